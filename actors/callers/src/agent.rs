@@ -1,4 +1,4 @@
-//! One connection of one agent: its state, and the way to send to it.
+//! One connection of one agent: its state, its open requests and callbacks, and its outgoing channel.
 
 pub(crate) mod caller;
 mod channel;
@@ -35,7 +35,7 @@ use tokio::sync::{Notify, oneshot};
 
 use self::caller::{Caller, CallerSession};
 use self::client_activity::ClientActivity;
-use crate::in_flight_call::callback::MAX_ASKED;
+use crate::in_flight_call::callback::MAX_CALLBACKS;
 use crate::in_flight_call::streams::{GET_LANE, Lane};
 use crate::in_flight_call::{Delivery, Flag, InFlightCall, ReplyPath};
 use crate::negotiation;
@@ -48,22 +48,22 @@ pub(crate) use self::channel::list_changed_method;
 pub use crate::in_flight_call::callback::{ANSWER_DEADLINE, CallbackError, CallbackResult};
 pub use crate::in_flight_call::send_line;
 
-/// Requests one agent may have under way. Far above what a model asks for at once.
+/// The most in-flight requests of one agent; far above what a model sends at once.
 pub const MAX_OPEN: usize = 1024;
 
-/// How long a question waits for `notifications/initialized`. Over HTTP that may arrive just after the
-/// call that causes the question; a client that never sends it is asked nothing.
+/// How long a callback waits for `notifications/initialized`. Over HTTP that may arrive just after the call
+/// that causes the callback; a client that never sends it gets no callbacks.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
-/// A number for a connection.
+/// Allocates the number of a new connection.
 fn allocate_connection() -> ConnectionId {
     ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The number shared by all stateless requests of one agent in one view. A server that asks cannot tell
-/// these clients apart, and all their questions reach the same agent, so they count as one
+/// The connection number shared by all stateless requests of one agent in one view. A server that sends a
+/// callback cannot distinguish these clients, and all callbacks reach the same agent, so they count as one
 /// client.
 pub fn shared_connection(agent: &AgentId, view: &CatalogView) -> ConnectionId {
     let mut hasher = DefaultHasher::new();
@@ -75,13 +75,13 @@ pub fn shared_connection(agent: &AgentId, view: &CatalogView) -> ConnectionId {
 /// One connection of one agent.
 #[derive(Debug)]
 pub struct Agent {
-    /// Its number.
+    /// Its connection number.
     pub connection: ConnectionId,
-    /// The agent, as authenticated by the door.
+    /// The agent, as authenticated by the endpoint.
     id: AgentId,
     /// Connected over the owner-only socket.
     operator: bool,
-    /// The agent that the owner acts as on this connection.
+    /// The agent that the operator impersonates on this connection.
     acts_as: OnceLock<AgentId>,
     channel: AgentChannel,
     caller: OnceLock<Arc<Caller>>,
@@ -90,28 +90,28 @@ pub struct Agent {
     level: AtomicU8,
     level_set: AtomicBool,
     pending_callbacks: PendingRequests<PendingCallback>,
-    /// Turns the numbers in `asked` into the request ids the client sees.
+    /// Maps the numbers of `pending_callbacks` to the request ids that the client sees.
     ids: RequestIds,
     requests: Mutex<HashMap<RequestId, Arc<InFlightCall>>>,
     request_finished: Notify,
     /// The tool cache of its session.
     pub tool_cache: SessionToolCache,
-    /// What the operator sees of it.
+    /// The activity shown to the operator.
     pub activity: Arc<ClientActivity>,
 }
 
-/// A question that waits for its answer.
+/// A callback that waits for the client's answer.
 #[derive(Debug)]
 struct PendingCallback {
     answer: oneshot::Sender<CallbackResult>,
     /// Receives the client's progress; with the progress token as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
-    /// Receives the parts of an inference.
+    /// Receives the chunks of an inference.
     chunks: Option<EventSink<String>>,
 }
 
 impl Agent {
-    /// A new connection, before any message.
+    /// Creates the state of a new connection.
     #[must_use]
     pub fn new(id: AgentId, operator: bool, outward: AgentChannel) -> Arc<Self> {
         Arc::new(Self::build(id, operator, outward))
@@ -128,7 +128,7 @@ impl Agent {
             ready: Flag::default(),
             level: AtomicU8::new(0),
             level_set: AtomicBool::new(false),
-            pending_callbacks: PendingRequests::new(MAX_ASKED),
+            pending_callbacks: PendingRequests::new(MAX_CALLBACKS),
             ids: new_request_ids(),
             requests: Mutex::new(HashMap::new()),
             request_finished: Notify::new(),
@@ -137,7 +137,7 @@ impl Agent {
         }
     }
 
-    /// The client of a `subscriptions/listen`, which only receives. Nothing is sent to it before
+    /// Creates the receive-only client of a `subscriptions/listen`. Nothing is sent to it before
     /// [`Self::set_ready`].
     #[must_use]
     pub fn new_listener(
@@ -158,8 +158,8 @@ impl Agent {
         Arc::new(agent)
     }
 
-    /// The agent of another node that follows events, and hears of nothing else. Nothing is sent to it before
-    /// [`Self::set_ready`].
+    /// Creates the client of an agent of another node that follows events and receives nothing else.
+    /// Nothing is sent to it before [`Self::set_ready`].
     #[must_use]
     pub fn new_follower(caller: &Arc<Caller>, call: &Arc<InFlightCall>) -> Arc<Self> {
         let outward = AgentChannel::Follower(call.clone());
@@ -183,7 +183,7 @@ impl Agent {
         matches!(self.channel, AgentChannel::Follower(_))
     }
 
-    /// True when it wants news of changed lists.
+    /// True when the client wants notifications about changes of this list.
     #[must_use]
     pub(crate) fn wants_list_changes(&self, kind: ListKind) -> bool {
         match (&self.channel, kind) {
@@ -199,7 +199,7 @@ impl Agent {
         }
     }
 
-    /// The client's id of a task it wants news of; `None` if it does not.
+    /// The client's id of a task that it follows; `None` if it does not follow it.
     #[must_use]
     pub(crate) fn followed_task(&self, task: &TaskRef) -> Option<(&TaskHandle, &str)> {
         let AgentChannel::Listener { tasks, .. } = &self.channel else {
@@ -209,35 +209,35 @@ impl Agent {
         found.map(|(named, id)| (named, id.as_str()))
     }
 
-    /// The agent, as authenticated by the door.
+    /// The identity that calls are made with.
     #[must_use]
     pub fn id(&self) -> &AgentId {
         self.acts_as.get().unwrap_or(&self.id)
     }
 
-    /// True for the owner, unless it acts as another agent.
+    /// True for the operator, unless it acts as another agent.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.operator && self.acts_as.get().is_none()
     }
 
-    /// From now on the owner acts as one of the agents, with that agent's rights only.
+    /// Makes the operator act as one of the agents, with that agent's rights only.
     ///
     /// # Errors
-    /// [`Refusal::BadRequest`] for others than the owner, and after the owner has sent anything else.
+    /// [`Refusal::BadRequest`] for other callers than the operator, and after the first other message.
     pub fn act_as(&self, agent: AgentId) -> Result<(), Refusal> {
-        let late =
-            || Refusal::BadRequest("who this connection is for is said first, and once".into());
+        let rejection =
+            || Refusal::BadRequest("`agent` can be set once, before any other message".into());
         if !self.operator || self.caller().is_some() {
-            return Err(late());
+            return Err(rejection());
         }
-        self.acts_as.set(agent).map_err(|_| late())
+        self.acts_as.set(agent).map_err(|_| rejection())
     }
 
     /// Handles `initialize`; only the first one counts.
     ///
     /// # Errors
-    /// [`Refusal::BadRequest`] when it was said before.
+    /// [`Refusal::BadRequest`] for a repeated `initialize`.
     pub fn initialize(
         self: &Arc<Self>,
         view: CatalogView,
@@ -257,14 +257,14 @@ impl Agent {
             activity: self.activity.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {
-            Refusal::BadRequest("`initialize` was already said on this connection".into())
+            Refusal::BadRequest("`initialize` was already sent on this connection".into())
         })?;
         self.activity.introduce(&hello.client_info, version);
         self.tap_hello(hello);
         Ok(caller)
     }
 
-    /// Starts the tool cache of its session below `parent`; `None` when the session has ended.
+    /// Starts the tool cache of the session below `parent`; `None` when the session has ended.
     pub fn start_tool_cache(
         self: &Arc<Self>,
         budget: Budget,
@@ -282,10 +282,10 @@ impl Agent {
         self.tool_cache.get_or_start(budget, parent, changed)
     }
 
-    /// What the operator sees of it.
+    /// The connection as shown to the operator.
     #[must_use]
     pub(crate) fn to_client(&self) -> Client {
-        let door = match &self.channel {
+        let endpoint = match &self.channel {
             AgentChannel::Line(_) => "socket",
             AgentChannel::Session(_) | AgentChannel::Listener { .. } => "http",
             AgentChannel::Follower(_) => "node",
@@ -302,17 +302,17 @@ impl Agent {
         Client {
             holds: holds as u64,
             held,
-            ..self.activity.to_client(agent, door, view)
+            ..self.activity.to_client(agent, endpoint, view)
         }
     }
 
-    /// The caller, known since `initialize`.
+    /// The caller; set by `initialize`.
     #[must_use]
     pub fn caller(&self) -> Option<&Arc<Caller>> {
         self.caller.get()
     }
 
-    /// The client sent `notifications/initialized`: from now on the kernel may send to it.
+    /// Marks the client as ready after `notifications/initialized`: the kernel may send to it.
     pub fn set_ready(&self) {
         self.ready.raise();
     }
@@ -323,37 +323,37 @@ impl Agent {
         self.ready.is_raised()
     }
 
-    /// The least severe log level it wants.
+    /// The lowest log level it wants.
     #[must_use]
     pub fn level(&self) -> LogLevel {
         LogLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)) % LogLevel::ALL.len()]
     }
 
-    /// True once it asked for a level.
+    /// True once the client has set a log level.
     #[must_use]
     pub(crate) fn has_set_level(&self) -> bool {
         self.level_set.load(Ordering::Relaxed)
     }
 
-    /// Sets the least severe log level it wants.
+    /// Sets the lowest log level it wants.
     pub fn set_level(&self, level: LogLevel) {
-        let place = LogLevel::ALL.iter().position(|l| *l == level).unwrap_or(0);
+        let index = LogLevel::ALL.iter().position(|l| *l == level).unwrap_or(0);
         self.level
-            .store(place.try_into().unwrap_or(0), Ordering::Relaxed);
+            .store(index.try_into().unwrap_or(0), Ordering::Relaxed);
         self.level_set.store(true, Ordering::Relaxed);
     }
 
-    /// Registers a request as under way.
+    /// Registers an in-flight request.
     ///
     /// # Errors
-    /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
+    /// [`Refusal::BadRequest`] for an id that is in flight already, [`Refusal::Overloaded`] above
     /// [`MAX_OPEN`].
     pub fn open_request(
         &self,
         id: &RequestId,
         lane: Option<Lane>,
     ) -> Result<Arc<InFlightCall>, Refusal> {
-        let way = match (&self.channel, lane) {
+        let path = match (&self.channel, lane) {
             (AgentChannel::Line(sink), _) => ReplyPath::Line(sink.clone()),
             (AgentChannel::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
@@ -370,15 +370,15 @@ impl Agent {
             },
             (AgentChannel::Listener { .. } | AgentChannel::Follower(_), _) => ReplyPath::Discard,
         };
-        let call = InFlightCall::with_id(id.clone(), way);
+        let call = InFlightCall::with_id(id.clone(), path);
         self.register_request(id, call.clone())?;
         Ok(call)
     }
 
-    /// Answers a ping, however much is under way.
+    /// Answers a ping, even when the limit of requests is reached.
     ///
     /// # Errors
-    /// [`Refusal::BadRequest`] for an id that is under way already.
+    /// [`Refusal::BadRequest`] for an id that is in flight already.
     pub fn ping(&self, id: &RequestId) -> Result<Vec<u8>, Refusal> {
         let open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if open.contains_key(id) {
@@ -389,10 +389,10 @@ impl Agent {
         Ok(jsonrpc::result(id.as_json(), "{}"))
     }
 
-    /// Registers a stateless request as under way, so that its id can cancel it.
+    /// Registers an in-flight stateless request, so that it can be cancelled by its id.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As [`Self::open_request`].
     pub fn register_request(&self, id: &RequestId, call: Arc<InFlightCall>) -> Result<(), Refusal> {
         let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
@@ -407,7 +407,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A call for questions of the kernel outside the agent's own requests.
+    /// Creates a call for callbacks of the kernel outside the agent's own requests.
     #[must_use]
     pub fn new_kernel_call(&self) -> Arc<InFlightCall> {
         self.with_tap(InFlightCall::new(match &self.channel {
@@ -421,7 +421,7 @@ impl Agent {
         }))
     }
 
-    /// A request has its answer.
+    /// Removes a request that has been answered.
     pub fn finish_request(&self, id: &RequestId) {
         let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         open.remove(id);
@@ -431,14 +431,14 @@ impl Agent {
         }
     }
 
-    /// True while a request is under way.
+    /// True while a request is in flight.
     #[must_use]
     pub fn has_requests(&self) -> bool {
         let open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         !open.is_empty()
     }
 
-    /// Resolves when no request is under way.
+    /// Resolves when no request is in flight.
     pub async fn wait_until_idle(&self) {
         loop {
             let mut answered = std::pin::pin!(self.request_finished.notified());
@@ -450,8 +450,8 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
-    /// nothing (MCP-055).
+    /// Cancels a request: `params` of the client's `notifications/cancelled`. Unknown ids are ignored
+    /// (MCP-055).
     pub fn handle_cancelled(&self, params: Option<&str>) {
         self.tap_cancel(params);
         let Ok(cancelled) = mcp::parse_params::<mcp::Cancelled<'_>>(params) else {
@@ -469,7 +469,7 @@ impl Agent {
         }
     }
 
-    /// The client has gone: its requests are cancelled, its questions fail.
+    /// Handles a disconnect: cancels the client's requests and fails its callbacks.
     pub fn disconnect(&self) {
         let open = {
             let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -485,24 +485,24 @@ impl Agent {
         }
     }
 
-    /// Asks the client something, for a server or for the kernel itself, on the stream of the request
-    /// that caused it. `progress` hears the params of each `notifications/progress` of the client.
+    /// Sends a callback to the client, for a server or for the kernel itself, on the stream of the request
+    /// that caused it. `progress` receives the params of each `notifications/progress` of the client.
     ///
     /// # Errors
-    /// [`CallbackError`] says why there is no answer.
-    pub async fn ask(
+    /// [`CallbackError`]: why there is no answer.
+    pub async fn send_callback(
         &self,
         call: &InFlightCall,
         progress: Option<EventSink<String>>,
         method: &str,
         params: Option<&str>,
     ) -> Result<CallbackResult, CallbackError> {
-        self.ask_with_chunks(call, (progress, None), method, params)
+        self.send_callback_with_chunks(call, (progress, None), method, params)
             .await
     }
 
-    /// The same; of an inference, its parts are heard, too.
-    async fn ask_with_chunks(
+    /// Sends a callback; for an inference, its chunks are received too.
+    async fn send_callback_with_chunks(
         &self,
         call: &InFlightCall,
         (progress, parts): (Option<EventSink<String>>, Option<EventSink<String>>),
@@ -554,7 +554,7 @@ impl Agent {
     /// Resolves when the client is ready (MCP-017: nothing but ping and log before).
     ///
     /// # Errors
-    /// It is not ready in time, or the request was cancelled.
+    /// The client is not ready in time, or the request was cancelled.
     pub async fn wait_until_ready(&self, call: &InFlightCall) -> Result<(), CallbackError> {
         tokio::select! {
             biased;
@@ -564,7 +564,8 @@ impl Agent {
         }
     }
 
-    /// The client answered a question; an answer to no open question is dropped (CMCP-007).
+    /// Settles a callback with the client's answer; an answer without an open callback is dropped
+    /// (CMCP-007).
     pub fn settle_callback(&self, id: &RequestId, answer: CallbackResult) {
         self.tap_answer(id, &answer);
         let number = id.as_u64().and_then(|id| self.ids.decode(id));
@@ -573,21 +574,21 @@ impl Agent {
         }
     }
 
-    /// True when an unreadable message was an answer; its question has then failed. Its id is one of the
-    /// kernel's, not of the client's, so no error is sent under it.
+    /// Fails the callback that a malformed message answers; false when the message is no answer. Its id is
+    /// one of the kernel's, not of the client's, so no error is sent under it.
     pub fn settle_malformed(&self, text: &[u8], malformed: &Malformed) -> bool {
-        let seen = PartialMessage::scan(text);
-        if seen.is_response()
-            && let Some(id) = seen.id()
+        let scanned = PartialMessage::scan(text);
+        if scanned.is_response()
+            && let Some(id) = scanned.id()
         {
             let error = ErrorObject::new(malformed.code(), malformed.to_string());
             let error = serde_json::to_string(&error).expect("an error object is always JSON");
             self.settle_callback(&id, Err(error.into()));
         }
-        seen.is_response()
+        scanned.is_response()
     }
 
-    /// Passes the client's progress on a question to the server, under the server's own token.
+    /// Forwards the client's progress on a callback to the server, under the server's own token.
     pub fn handle_progress(&self, params: &str) {
         let Ok(progress) = mcp::parse_params::<mcp::Progress<'_>>(Some(params)) else {
             return;
@@ -606,8 +607,7 @@ impl Agent {
     }
 }
 
-/// On drop, removes the question from the table and, if it has no answer, cancels it at the
-/// client.
+/// On drop, removes the callback from the table and, if it has no answer, cancels it at the client.
 struct RegisteredCallback<'a> {
     agent: &'a Agent,
     call: &'a InFlightCall,

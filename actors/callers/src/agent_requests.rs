@@ -1,15 +1,15 @@
-//! Requests between agents: consent, requests in flight, and the connection that reaches an agent.
+//! Requests between agents: consent, in-flight requests, and the connection that reaches an agent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::agent_requests::{self, AgentRequestError, AgentRequestId};
 use mgp_protocol::ids::AgentId;
 
-/// The requests in flight.
+/// The in-flight requests between agents.
 #[derive(Debug, Clone, Default)]
 pub struct AgentRequests(Arc<Mutex<agent_requests::AgentRequests>>);
 
-/// One request in flight. Dropping it ends the request.
+/// One in-flight request. Dropping it ends the request.
 #[derive(Debug)]
 pub struct AgentRequestGuard {
     requests: AgentRequests,
@@ -17,7 +17,7 @@ pub struct AgentRequestGuard {
 }
 
 impl AgentRequests {
-    /// Begins a request of one agent to another.
+    /// Begins a request from one agent to another.
     ///
     /// # Errors
     /// [`AgentRequestError`].

@@ -1,5 +1,5 @@
-//! What one agent says and hears, for an operator who looks on. Requests that begin while nobody does have no tap, and
-//! what belongs to them is not shown later.
+//! Reports the messages of one agent to an operator who watches it. Requests that begin before the operator
+//! watches have no tap, and their later messages are not shown.
 
 use bytes::Bytes;
 use mgp_protocol::ids::{AgentId, ConnectionId};
@@ -8,10 +8,10 @@ use mgp_protocol::mcp::{Cancelled, Method};
 use mgp_protocol::mgp::kernel::recorder::MessageSender;
 use mgp_runtime::tap::{self, TapSubject};
 
-/// Numbers of connections are shown as far as every reader of JSON has them exactly.
+/// Connection numbers are masked to the integers that every JSON reader represents exactly.
 const CONNECTION_MASK: u64 = (1 << 53) - 1;
 
-/// One agent's connection that somebody looks on at.
+/// One watched connection of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentTap {
     subject: TapSubject,
@@ -19,7 +19,8 @@ pub struct AgentTap {
 }
 
 impl AgentTap {
-    /// `None` while nobody looks on. What the operator does is not shown: it would show itself.
+    /// Opens a tap; `None` while no operator watches. The operator's own messages are not shown: they would
+    /// show themselves.
     #[must_use]
     pub fn for_agent(agent: &AgentId, operator: bool, connection: ConnectionId) -> Option<Self> {
         if !tap::has_open_taps() || operator {
@@ -32,12 +33,13 @@ impl AgentTap {
         })
     }
 
-    /// The agent asks for something.
+    /// Reports a request of the agent.
     pub fn record_request(&self, id: &RequestId, method: &str, params: Option<&str>) {
         self.record_received(jsonrpc::request(id.as_json(), method, params).into());
     }
 
-    /// It said `initialize`, with these params. It is shown under that name: its id is its door's.
+    /// Reports `initialize` with these params. It has an id of its own, because its real id belongs to the
+    /// endpoint.
     pub(crate) fn record_initialize(&self, params: &str) {
         self.record_request(&Self::initialize_id(), "initialize", Some(params));
     }
@@ -51,17 +53,17 @@ impl AgentTap {
         RequestId::from_json(r#""initialize""#).expect("a string is an id")
     }
 
-    /// It tells something.
+    /// Reports a notification of the agent.
     pub fn record_notification(&self, method: &str, params: Option<&str>) {
         self.record_received(jsonrpc::notification(method, params).into());
     }
 
-    /// It takes a request back.
+    /// Reports a cancellation by the agent.
     pub(crate) fn record_cancelled(&self, params: Option<&str>) {
         self.record_notification(Cancelled::METHOD, params);
     }
 
-    /// It answers a question.
+    /// Reports the agent's answer to a callback.
     pub(crate) fn record_answer(&self, id: &RequestId, answer: &Result<Bytes, Bytes>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let frame = match answer {
@@ -71,20 +73,21 @@ impl AgentTap {
         self.record_received(frame.into());
     }
 
-    /// It says something, which may be no message.
+    /// Reports a received frame, which may be no valid message.
     pub(crate) fn record_received(&self, frame: Bytes) {
         tap::publish(&self.subject, self.connection, MessageSender::Agent, &frame);
     }
 
-    /// It is sent a message.
+    /// Reports a message sent to the agent.
     pub fn record_sent(&self, frame: &Bytes) {
-        // The event that begins a stream has no data.
+        // The event that opens a stream has no data.
         if !frame.is_empty() {
             tap::publish(&self.subject, self.connection, MessageSender::Kernel, frame);
         }
     }
 
-    /// It is sent a message of one of its stateless requests: a question goes with the answer, where it is shown.
+    /// Reports a message sent in a round of a stateless request: a callback goes with the answer, where it
+    /// is reported.
     pub(crate) fn record_sent_in_round(&self, frame: &Bytes) {
         if !matches!(jsonrpc::parse(frame), Ok(Message::Request { .. })) {
             self.record_sent(frame);

@@ -1,4 +1,4 @@
-//! The callbacks that agents are asked: the way of each answer back to who asked.
+//! Open callbacks to agents (`mgp/callback`), and the delivery of each answer to its requester.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ struct CallbackTable {
     waiting: HashMap<String, oneshot::Sender<CallbackAnswer>>,
 }
 
-/// A callback that waits for its answer. Dropping it closes it.
+/// An open callback. Dropping it closes it.
 #[derive(Debug)]
 pub struct OpenCallbackGuard {
     id: String,
@@ -33,7 +33,7 @@ pub struct OpenCallbackGuard {
 }
 
 impl OpenCallbackGuard {
-    /// Its id toward the agent, which cannot be guessed.
+    /// The id sent to the agent, which cannot be guessed.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -43,7 +43,7 @@ impl OpenCallbackGuard {
     pub async fn wait_for_answer(&mut self) -> CallbackAnswer {
         match (&mut self.answer).await {
             Ok(answer) => answer,
-            // It was closed: whoever waits has a clock of its own.
+            // The callback was closed: the waiting task has a deadline of its own.
             Err(_) => std::future::pending().await,
         }
     }
@@ -58,7 +58,7 @@ impl Drop for OpenCallbackGuard {
 }
 
 impl Callbacks {
-    /// Opens a callback; from now on it can be answered.
+    /// Opens a callback; it can be answered from now on.
     ///
     /// # Errors
     /// [`OpenCallbackError`].
@@ -77,14 +77,15 @@ impl Callbacks {
         })
     }
 
-    /// `mgp/callback/respond`: only the connection that was asked answers, for only the person there has
-    /// read the question; the stateless requests of an agent in one view are one.
+    /// Handles `mgp/callback/respond`. Only the connection that received the callback may answer, because
+    /// only the person there has read it; the stateless requests of an agent in one view count as one
+    /// connection.
     ///
     /// # Errors
-    /// Why the answer is not taken.
-    pub fn respond(&self, caller: &Caller, said: &Respond) -> Result<Responded, Refusal> {
+    /// Why the answer is rejected.
+    pub fn respond(&self, caller: &Caller, response: &Respond) -> Result<Responded, Refusal> {
         let mut table = self.lock_table();
-        let (id, response) = (&said.callback_id, said.response.get());
+        let (id, response) = (&response.callback_id, response.response.get());
         let (callback, answer) = table
             .engine
             .respond(id, caller.connection, response, monotonic_now())
@@ -99,7 +100,7 @@ impl Callbacks {
         })
     }
 
-    /// `mgp/events/pending_callbacks`: what the caller is asked.
+    /// Handles `mgp/events/pending_callbacks`: lists the caller's open callbacks.
     #[must_use]
     pub fn pending(&self, caller: &Caller) -> PendingCallbacks {
         self.lock_table()
@@ -112,12 +113,12 @@ impl Callbacks {
     }
 }
 
-fn response_refusal(why: ResponseError) -> Refusal {
-    match why {
+fn response_refusal(error: ResponseError) -> Refusal {
+    match error {
         ResponseError::Unknown | ResponseError::Answered | ResponseError::CallEnded => {
-            Refusal::UnknownId(why.to_string())
+            Refusal::UnknownId(error.to_string())
         }
-        ResponseError::TooLate { .. } => Refusal::WindowExpired(why.to_string()),
+        ResponseError::TooLate { .. } => Refusal::WindowExpired(error.to_string()),
         ResponseError::Invalid(words) => Refusal::BadParams(words.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Which agent a credential belongs to, and how long it is valid.
+//! Accepted credentials: their agent, expiry and revocation.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use mgp_runtime::time::unix_ms;
 
-/// The longest timer that is set; after it the clock is read again, because it may have been changed.
+/// The longest timer; after it the clock is read again, because it may have been changed.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A credential that was accepted.
@@ -15,7 +15,7 @@ const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Credential {
     /// The agent.
     pub agent: AgentId,
-    /// It is the operator's: of a browser that is signed in to the console, and of nobody else.
+    /// True for the operator's credential: a browser that is signed in to the console.
     operator: bool,
     /// When it expires, in milliseconds since 1970.
     until_ms: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Valid as long as the kernel runs.
+    /// A credential without expiry.
     #[must_use]
     pub fn permanent(agent: AgentId) -> Self {
         Self {
@@ -35,50 +35,50 @@ impl Credential {
         }
     }
 
-    /// The operator's, valid until this is cancelled.
+    /// The operator's credential, valid until `revocation` is cancelled.
     #[must_use]
-    pub fn for_operator(life: CancellationToken) -> Self {
+    pub fn for_operator(revocation: CancellationToken) -> Self {
         let operator = Self::permanent(AgentId::new("operator"));
         Self {
             operator: true,
-            ..operator.with_revocation(life)
+            ..operator.with_revocation(revocation)
         }
     }
 
-    /// True for the operator's.
+    /// True for the operator's credential.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.operator
     }
 
-    /// Valid until then, in milliseconds since 1970.
+    /// Sets the expiry, in milliseconds since 1970.
     #[must_use]
     pub fn with_expiry(mut self, until_ms: Option<u64>) -> Self {
         self.until_ms = until_ms;
         self
     }
 
-    /// Valid until then at most, in milliseconds since 1970.
+    /// Limits the expiry to `end_ms`, in milliseconds since 1970.
     #[must_use]
     pub fn with_latest_expiry(mut self, end_ms: u64) -> Self {
         self.until_ms = Some(self.until_ms.map_or(end_ms, |until| until.min(end_ms)));
         self
     }
 
-    /// Valid until this is cancelled.
+    /// Revokes the credential when `revocation` is cancelled.
     #[must_use]
-    pub(crate) fn with_revocation(mut self, life: CancellationToken) -> Self {
-        self.revocation = Some(life);
+    pub(crate) fn with_revocation(mut self, revocation: CancellationToken) -> Self {
+        self.revocation = Some(revocation);
         self
     }
 
-    /// True when it never expires and cannot be revoked.
+    /// True if it never expires and cannot be revoked.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.until_ms.is_none() && self.revocation.is_none()
     }
 
-    /// True when it was revoked, not just expired.
+    /// True if it was revoked, not just expired.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.revocation
@@ -96,7 +96,7 @@ impl Credential {
     pub async fn wait_until_ended(self) {
         let withdrawn = async {
             match &self.revocation {
-                Some(life) => life.cancelled().await,
+                Some(revocation) => revocation.cancelled().await,
                 None => std::future::pending().await,
             }
         };
@@ -105,11 +105,11 @@ impl Credential {
                 return std::future::pending().await;
             };
             loop {
-                let left = Duration::from_millis(until.saturating_sub(unix_ms()));
-                if left.is_zero() {
+                let remaining = Duration::from_millis(until.saturating_sub(unix_ms()));
+                if remaining.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(CLOCK_CHECK_INTERVAL)).await;
+                tokio::time::sleep(remaining.min(CLOCK_CHECK_INTERVAL)).await;
             }
         };
         tokio::select! {
@@ -123,20 +123,20 @@ impl Credential {
 mod tests {
     use super::*;
 
-    fn pass() -> Credential {
+    fn credential() -> Credential {
         Credential::permanent(AgentId::new("agent.a"))
     }
 
     #[tokio::test]
-    async fn a_pass_ends_when_it_is_withdrawn_or_its_time_is_over() {
-        assert!(pass().is_permanent() && !pass().has_ended());
-        let life = CancellationToken::new();
-        let withdrawn = pass().with_revocation(life.clone());
+    async fn credential_ends_on_revocation_and_on_expiry() {
+        assert!(credential().is_permanent() && !credential().has_ended());
+        let revocation = CancellationToken::new();
+        let withdrawn = credential().with_revocation(revocation.clone());
         assert!(!withdrawn.has_ended());
-        life.cancel();
+        revocation.cancel();
         assert!(withdrawn.has_ended());
         withdrawn.wait_until_ended().await;
-        let short = pass().with_expiry(Some(unix_ms() + 20));
+        let short = credential().with_expiry(Some(unix_ms() + 20));
         assert!(!short.has_ended());
         short.clone().wait_until_ended().await;
         assert!(short.has_ended());

@@ -1,4 +1,4 @@
-//! All connected agents, for messages that belong to no request.
+//! The directory of connected agents, for messages that belong to no request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,23 +34,23 @@ use mgp_runtime::time::unix_ms;
 pub struct Directory {
     /// Clients that send stateless requests.
     pub stateless_clients: StatelessClients,
-    /// Which agent each task of 2025-11-25 was given to.
+    /// The recipient of each task of a 2025-11-25 server.
     pub issued_tasks: IssuedTasks,
-    /// What agents are asked by callbacks.
+    /// The open callbacks to agents.
     pub callbacks: Callbacks,
-    /// Which agents ask which.
+    /// The in-flight requests between agents.
     pub agent_requests: AgentRequests,
-    /// Headers of agents' requests that servers are to get.
+    /// The request headers that are forwarded to servers.
     pub forwarded_names: ForwardedNames,
     /// Responses that agents have not read.
     pub responses: UnreadResponses,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
-    /// Which servers an agent may know of.
+    /// The grants, which decide which servers an agent may see.
     access: Arc<Snapshot<GrantTable>>,
 }
 
 impl Directory {
-    /// Nobody yet.
+    /// An empty directory.
     #[must_use]
     pub fn new(access: Arc<Snapshot<GrantTable>>) -> Self {
         Self {
@@ -77,38 +77,38 @@ impl Directory {
         agents.remove(&connection);
     }
 
-    /// The agent with this number.
+    /// The agent with this connection number.
     #[must_use]
     pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.get(&connection).cloned()
     }
 
-    /// The newest connection of an agent over which it can be sent a callback that is of no call.
+    /// The newest connection of an agent that can receive a callback outside a call.
     #[must_use]
     pub fn callback_connection(&self, id: &AgentId) -> Option<Arc<Agent>> {
-        let takes = |agent: &Arc<Agent>| {
+        let is_candidate = |agent: &Arc<Agent>| {
             let caller = agent.caller().filter(|_| !agent.is_listener());
             let agreed = caller.is_some_and(|c| c.mgp.features().contains(Features::CALLBACKS));
             agent.id() == id && !agent.is_operator() && agent.is_ready() && agreed
         };
-        let all = self.all_agents().into_iter().filter(takes);
+        let all = self.all_agents().into_iter().filter(is_candidate);
         all.max_by_key(|agent| agent.connection)
     }
 
-    /// The newest connection of an agent whose client can be asked by `sampling/createMessage`.
+    /// The newest connection of an agent whose client supports `sampling/createMessage`.
     #[must_use]
     pub fn sampling_connection(&self, id: &AgentId) -> Option<Arc<Agent>> {
-        let takes = |agent: &Arc<Agent>| {
+        let is_candidate = |agent: &Arc<Agent>| {
             let caller = agent.caller().filter(|_| !agent.is_listener());
             let samples = caller.is_some_and(|caller| caller.capabilities.sampling);
             agent.id() == id && agent.is_ready() && samples
         };
-        let all = self.all_agents().into_iter().filter(takes);
+        let all = self.all_agents().into_iter().filter(is_candidate);
         all.max_by_key(|agent| agent.connection)
     }
 
-    /// The connected agents, without the operator.
+    /// The ids of the connected agents, without the operator.
     pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
         let agents = self.all_agents().into_iter();
         let agents = agents.filter(|agent| !agent.is_operator());
@@ -124,19 +124,18 @@ impl Directory {
         }
     }
 
-    /// The connected agents without the one that asks, the oldest connection first.
+    /// The connected clients without the requesting one, the oldest connection first.
     #[must_use]
-    pub fn list_clients(&self, asking: ConnectionId) -> Vec<Client> {
+    pub fn list_clients(&self, requester: ConnectionId) -> Vec<Client> {
         let others = self.all_agents().into_iter();
-        let others = others.filter(|agent| agent.connection != asking && !agent.is_listener());
+        let others = others.filter(|agent| agent.connection != requester && !agent.is_listener());
         let mut clients: Vec<_> = others.map(|agent| agent.to_client()).collect();
         clients.extend(self.stateless_clients.list_clients());
         clients.sort_by_key(|client| std::cmp::Reverse(client.since_ms));
         clients
     }
 
-    /// The connected agents that are hosts of MCPL and may be asked and told things, the oldest connection
-    /// first.
+    /// The connected MCPL hosts that can receive requests and notifications, the oldest connection first.
     #[must_use]
     pub fn mcpl_hosts(&self) -> Vec<Arc<Agent>> {
         let mut hosts = self.all_agents();
@@ -148,7 +147,7 @@ impl Directory {
         hosts
     }
 
-    /// How many are connected.
+    /// The number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.agents
@@ -157,31 +156,31 @@ impl Directory {
             .len()
     }
 
-    /// True when nobody is connected.
+    /// True when no agent is connected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Judges whether the server is open to a caller right now.
+    /// Returns a filter: may a caller use this server now?
     pub fn open_server_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
         move |caller| table.is_server_open(&caller.identity(), &server, now)
     }
 
-    /// Judges whether a caller may follow resources of the server right now.
+    /// Returns a filter: may a caller subscribe to resources of this server now?
     pub fn follow_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
         move |caller| table.can_subscribe(&caller.identity(), &server, now)
     }
 
-    /// Judges whether a caller who follows resources of the server goes on to.
+    /// Returns a filter: may a caller keep its subscriptions to resources of this server?
     pub fn keep_following_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
         move |caller| table.can_stay_subscribed(&caller.identity(), &server, now)
     }
 
-    /// Judges whether a caller may call the tool of a task right now.
+    /// Returns a filter: may a caller call the tool of this task now?
     fn task_call_filter(&self) -> impl Fn(&Caller, &TaskHandle) -> bool + use<> {
         let (table, now) = (self.access.load(), unix_ms());
         move |caller, TaskHandle { task, tool }| {
@@ -196,22 +195,21 @@ impl Directory {
         agents.values().cloned().collect()
     }
 
-    /// All agents, or one agent's connections: news of an instance goes to its agent only.
-    fn connections_of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
+    /// All agents, or the connections of one agent: notifications of an instance go to its agent only.
+    fn connections_of(&self, owner: Option<&AgentId>) -> Vec<Arc<Agent>> {
         let mut all = self.all_agents();
-        all.retain(|agent| whose.is_none_or(|whose| agent.id() == whose));
+        all.retain(|agent| owner.is_none_or(|owner| agent.id() == owner));
         all
     }
 
-    /// Sends every agent with this view one notification that a list changed, if it knows one of the
-    /// servers.
+    /// Notifies every agent with this view that a list changed, if it may see one of the servers.
     pub fn notify_list_changed(&self, view: &CatalogView, kind: ListKind, servers: &[ServerId]) {
         let (table, now) = (self.access.load(), unix_ms());
         let concerns = |caller: &Caller| {
-            let who = caller.identity();
+            let identity = caller.identity();
             servers
                 .iter()
-                .any(|server| table.is_server_visible(&who, server, now))
+                .any(|server| table.is_server_visible(&identity, server, now))
         };
         let frame = Bytes::from(jsonrpc::notification(list_changed_method(kind), None));
         for agent in self.all_agents() {
@@ -222,7 +220,7 @@ impl Directory {
         }
     }
 
-    /// Tells agents whose rights have changed that their lists changed.
+    /// Notifies agents whose rights have changed that their lists changed.
     pub fn notify_access_changed(&self, before: &GrantTable, after: &GrantTable) {
         for agent in self.all_agents() {
             let Some(caller) = agent.caller() else {
@@ -240,12 +238,12 @@ impl Directory {
         }
     }
 
-    /// Sends a task's new state to those who listen for it, under each client's id for it.
-    pub fn notify_task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
-        let may = self.task_call_filter();
-        for agent in self.connections_of(whose) {
+    /// Sends a task's new state to its listeners, under each client's id of it.
+    pub fn notify_task_changed(&self, task: &TaskRef, params: &str, owner: Option<&AgentId>) {
+        let may_call = self.task_call_filter();
+        for agent in self.connections_of(owner) {
             if let Some((named, id)) = agent.followed_task(task)
-                && agent.caller().is_some_and(|caller| may(caller, named))
+                && agent.caller().is_some_and(|caller| may_call(caller, named))
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
@@ -258,16 +256,16 @@ impl Directory {
         }
     }
 
-    /// Sends a task's new state to the clients of 2025-11-25 that were given it.
-    pub fn notify_task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
-        let may = self.task_call_filter();
-        for agent in self.connections_of(whose) {
+    /// Sends a task's new state to the 2025-11-25 clients that received the task.
+    pub fn notify_task_status(&self, task: &TaskRef, params: &str, owner: Option<&AgentId>) {
+        let may_call = self.task_call_filter();
+        for agent in self.connections_of(owner) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             if caller.version == Version::V2025_11_25
                 && let Some((named, id)) = self.issued_tasks.find(task, &caller.principal())
-                && may(caller, &named)
+                && may_call(caller, &named)
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
@@ -280,16 +278,16 @@ impl Directory {
         }
     }
 
-    /// Tells agents that negotiated `lifecycle` and may see the server that its state changed. Listeners of
-    /// the modern era are left out: they have no such subscription.
+    /// Notifies agents that negotiated `lifecycle` and may see the server that its state changed. Stateless
+    /// listeners are left out: they have no such subscription.
     pub fn notify_lifecycle(&self, server: &ServerId, step: &mgp::Lifecycle) {
         let mut frame: Option<Bytes> = None;
         for agent in self.all_agents() {
-            let hears = agent.caller().is_some_and(|caller| {
+            let is_affected = agent.caller().is_some_and(|caller| {
                 caller.mgp.features().contains(Features::LIFECYCLE)
                     && self.is_visible(caller, server)
             });
-            if hears && !agent.is_listener() {
+            if is_affected && !agent.is_listener() {
                 let frame = frame.get_or_insert_with(|| {
                     let params = serde_json::to_string(step).expect("a step is always JSON");
                     jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
@@ -299,7 +297,7 @@ impl Directory {
         }
     }
 
-    /// The table of grants in force.
+    /// The grants in force.
     #[must_use]
     pub fn access(&self) -> Arc<GrantTable> {
         self.access.load()
@@ -313,41 +311,45 @@ impl Directory {
             && table.is_server_visible(&caller.identity(), server, unix_ms())
     }
 
-    /// Sends a log message to all who may see the server and want this level.
-    pub fn send_log(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
+    /// Sends a log message to all agents that may see the server and want this level.
+    pub fn send_log(&self, server: &ServerId, params: &str, owner: Option<&AgentId>) {
         let level = mcp::parse_params::<mcp::Message<'_>>(Some(params))
             .ok()
             .and_then(|m| m.level.parse().ok())
             .unwrap_or(LogLevel::Info);
         let open = self.open_server_filter(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
-        for agent in self.connections_of(whose) {
+        for agent in self.connections_of(owner) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let shows = caller.view.includes(server);
-            if shows && open(caller) && !agent.is_listener() && level.is_at_least(agent.level()) {
-                let place = &mut rendered[usize::from(caller.view.is_merged())];
+            let is_in_view = caller.view.includes(server);
+            if is_in_view
+                && open(caller)
+                && !agent.is_listener()
+                && level.is_at_least(agent.level())
+            {
+                let slot = &mut rendered[usize::from(caller.view.is_merged())];
                 let frame =
-                    place.get_or_insert_with(|| render_log_frame(server, &caller.view, params));
+                    slot.get_or_insert_with(|| render_log_frame(server, &caller.view, params));
                 agent.send(frame.clone(), Delivery::Lossy);
             }
         }
     }
 
-    /// The agents whose roots a server may get outside their own calls: ready, with roots, and allowed to see
-    /// the server. Stops after `most`.
+    /// The agents whose roots a server may get outside their own calls: ready, with roots, and allowed to
+    /// see the server. Stops after `most`.
     #[must_use]
     pub fn agents_with_roots(
         &self,
         server: &ServerId,
         most: usize,
-        whose: Option<&AgentId>,
+        owner: Option<&AgentId>,
     ) -> Vec<Arc<Agent>> {
         let open = self.open_server_filter(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
-            whose.is_none_or(|whose| agent.id() == whose)
+            owner.is_none_or(|owner| agent.id() == owner)
                 && agent.is_ready()
                 && !agent.is_listener()
                 && agent
@@ -358,8 +360,8 @@ impl Directory {
         rooted.take(most).cloned().collect()
     }
 
-    /// The most verbose level that anybody who may see the server wants; without a level set an agent wants
-    /// everything (CMCP-094). `None` when nobody set one.
+    /// The most verbose level that an agent who may see the server wants; without a level set an agent
+    /// wants everything (CMCP-094). `None` when no agent set one.
     #[must_use]
     pub fn most_verbose_level(&self, server: &ServerId) -> Option<LogLevel> {
         let open = self.open_server_filter(server);
@@ -375,7 +377,7 @@ impl Directory {
     }
 }
 
-/// A log message for a client; in a view of several servers `logger` names the server.
+/// Renders a log message for a client; in a view of several servers `logger` names the server.
 #[must_use]
 pub fn render_log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
     let tagged = match view {

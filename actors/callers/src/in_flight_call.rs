@@ -96,16 +96,16 @@ pub enum ReplyPath {
 }
 
 impl InFlightCall {
-    /// A call whose answer goes this way.
+    /// Creates a call whose answer goes this way.
     #[must_use]
-    pub fn new(way: ReplyPath) -> Arc<Self> {
-        Self::build(None, way)
+    pub fn new(path: ReplyPath) -> Arc<Self> {
+        Self::build(None, path)
     }
 
-    /// The request that its client knows under this id.
+    /// Creates the call of a request that its client knows under this id.
     #[must_use]
-    pub(crate) fn with_id(id: RequestId, way: ReplyPath) -> Arc<Self> {
-        Self::build(Some(id), way)
+    pub(crate) fn with_id(id: RequestId, path: ReplyPath) -> Arc<Self> {
+        Self::build(Some(id), path)
     }
 
     /// Sets the request headers that may be forwarded to servers that name them.
@@ -181,13 +181,13 @@ impl InFlightCall {
         self.response.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn build(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
+    fn build(id: Option<RequestId>, path: ReplyPath) -> Arc<Self> {
         report_call();
         Arc::new(Self {
             id,
             started_at: monotonic_now(),
             state: Mutex::default(),
-            reply_path: way,
+            reply_path: path,
             primer: Once::new(),
             needs_stream: Flag::default(),
             is_paused: Flag::default(),
@@ -299,7 +299,7 @@ impl InFlightCall {
     /// Sends a message of a request that stays open, unless the queue is full.
     ///
     /// # Errors
-    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    /// [`SendError::Full`] to try again later; [`SendError::Closed`] when the connection is closed.
     pub(crate) fn try_send_on_round(&self, frame: Bytes) -> Result<(), SendError> {
         let rounds = self.rounds().filter(|_| !self.is_cancelled());
         let rounds = rounds.ok_or(SendError::Closed)?;
@@ -335,7 +335,7 @@ impl InFlightCall {
         self.stream.get()
     }
 
-    /// The same, started by `start` when there is none.
+    /// The stream of the call's chunks, started by `start` when there is none.
     pub fn stream_or_start(
         &self,
         start: impl FnOnce() -> Option<CallStreamHandle>,
@@ -349,7 +349,7 @@ impl InFlightCall {
         self.stream.get()
     }
 
-    /// The progress that a plain client was sent.
+    /// The progress sent to a client without MGP streams.
     #[must_use]
     pub fn progress(&self) -> &ReportedProgress {
         &self.progress
@@ -392,7 +392,8 @@ impl InFlightCall {
         }
     }
 
-    /// The progress token that the client uses at present, if any; `first` is the token of its first request.
+    /// The progress token of the client's current request, if any; `first` is the token of its first
+    /// request.
     #[must_use]
     pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
         match &self.reply_path {
@@ -447,19 +448,20 @@ impl InFlightCall {
         self.has_no_timeout.is_raised()
     }
 
-    /// The request concerns a task: the server's own id of it, and the client's.
-    pub fn set_task(&self, own: &str, id: &str) {
-        let _ = self.task.set((own.into(), id.into()));
+    /// Sets the task that the request concerns: the server's own id of it, and the client's.
+    pub fn set_task(&self, server_task: &str, id: &str) {
+        let _ = self.task.set((server_task.into(), id.into()));
     }
 
     /// The ids set with [`Self::set_task`].
     #[must_use]
     pub fn task(&self) -> Option<(&str, &str)> {
-        self.task.get().map(|(own, id)| (&**own, &**id))
+        self.task
+            .get()
+            .map(|(server_task, id)| (&**server_task, &**id))
     }
 
-    /// The call cannot continue because the client lacks these capabilities; it is
-    /// cancelled.
+    /// Cancels a call that cannot continue because the client lacks these capabilities.
     pub fn cancel_for_capabilities(&self, capabilities: Box<RawValue>) {
         let _ = self.missing_capabilities.set(capabilities);
         self.cancel();
@@ -471,7 +473,7 @@ impl InFlightCall {
         self.missing_capabilities.get().map(|missing| &**missing)
     }
 
-    /// The request has its answer.
+    /// Marks the request as answered.
     pub fn finish(&self) {
         self.ended.raise();
     }
@@ -481,13 +483,13 @@ impl InFlightCall {
         self.ended.wait_until_raised().await;
     }
 
-    /// The agent cancelled the request: no more messages are sent for it.
+    /// Cancels the request: no more messages are sent for it.
     pub fn cancel(&self) {
         self.lock_state().cancel();
         self.cancelled.raise();
     }
 
-    /// The same, with the client's reason.
+    /// Cancels the request, with the client's reason.
     pub fn cancel_with_reason(&self, reason: Option<String>) {
         if let Some(reason) = reason {
             let _ = self.cancel_reason.set(reason);
@@ -501,7 +503,7 @@ impl InFlightCall {
         self.cancel_reason.get().map(String::as_str)
     }
 
-    /// Its server waits for the client, until the returned value is dropped.
+    /// Marks the call as waiting for its client, until the returned value is dropped.
     pub fn suspend(&self) -> Suspension<'_> {
         self.lock_state().suspend();
         Suspension(self)
@@ -513,60 +515,61 @@ impl InFlightCall {
         self.lock_state().has_question()
     }
 
-    /// The caller may know that what is called exists.
+    /// Records that the caller may know of the called tool or resource.
     pub fn admit(&self) {
         self.lock_state().admit();
     }
 
-    /// Whether the caller may know that what is called exists.
+    /// True if the caller may know of the called tool or resource.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.lock_state().is_admitted()
     }
 
-    /// The checks of the call have passed.
+    /// Records that the checks of the call have passed.
     pub fn pass_checks(&self) {
         self.lock_state().pass_checks();
     }
 
-    /// An attempt begins. `continues`: it resumes a call whose first part had reached its server.
+    /// Starts an attempt. `continues`: it resumes a call whose first part had reached its server.
     pub fn start_attempt(&self, continues: bool) {
         self.lock_state().start_attempt(continues);
     }
 
-    /// A request of the call is about to be written to a server.
+    /// Marks a request of the call as about to be written to a server.
     ///
     /// # Errors
-    /// [`Refusal::Cancelled`], and nothing may be written, when the call was cancelled.
+    /// [`Refusal::Cancelled`] when the call was cancelled; then nothing may be written.
     pub fn dispatch(&self) -> Result<(), Refusal> {
         let may_go = self.lock_state().dispatch();
         may_go.then_some(()).ok_or(Refusal::Cancelled)
     }
 
-    /// The request that was written last ended.
+    /// Records the end of the request that was written last.
     pub fn end_request(&self, outcome: CallOutcome) {
         self.lock_state().end_request(outcome);
     }
 
-    /// Whether a request of this attempt may have been read by a server.
+    /// True if a server may have read a request of this attempt.
     #[must_use]
     pub fn has_reached_in_attempt(&self) -> bool {
         self.lock_state().has_reached_in_attempt()
     }
 
-    /// Whether any request of the call may have been read by a server.
+    /// True if a server may have read any request of the call.
     #[must_use]
     pub fn has_reached(&self) -> bool {
         self.lock_state().has_reached()
     }
 
-    /// Whether a call that ended with this refusal took effect.
+    /// The outcome of a call that ended with this refusal: whether it took effect.
     #[must_use]
     pub fn outcome_after(&self, refusal: &Refusal) -> CallOutcome {
         self.lock_state().outcome_after(refusal)
     }
 
-    /// Another call is made for the same request, until the returned value is dropped: it has a state of its own.
+    /// Starts another call for the same request, with a state of its own, until the returned value is
+    /// dropped.
     pub fn start_nested(&self) -> NestedCall<'_> {
         let outer = self.lock_state().start_nested();
         NestedCall { call: self, outer }
@@ -576,7 +579,7 @@ impl InFlightCall {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when a fallback tool has taken over: there is no second fallback.
+    /// True if a fallback tool has taken over: there is no second fallback.
     #[must_use]
     pub fn has_fallen_back(&self) -> bool {
         self.lock_state().is_nested()

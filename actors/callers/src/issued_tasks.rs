@@ -1,12 +1,12 @@
-//! Which client each task of a 2025-11-25 server was given to, for `tasks/list` and notifications. Not kept
-//! over a restart; the sealed ids stay valid.
+//! The recipient of each task of a 2025-11-25 server, for `tasks/list` and notifications. Not stored across
+//! restarts; the sealed ids stay valid.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
 
-/// Tasks remembered; the oldest are dropped from their client's list.
+/// The most stored tasks; the oldest are dropped from their client's list.
 const MAX_TASKS: usize = 10_000;
 
 /// The tasks, oldest first.
@@ -21,27 +21,27 @@ struct IssuedTask {
 }
 
 impl IssuedTasks {
-    /// A client was given a task with this id.
+    /// Records that a client received a task under this id.
     pub fn record(&self, task: TaskHandle, principal: String, id: String) {
         let entry = IssuedTask {
             task,
             principal,
             id,
         };
-        let mut given = self.lock_entries();
-        if !given.contains(&entry) {
-            given.push_back(entry);
+        let mut entries = self.lock_entries();
+        if !entries.contains(&entry) {
+            entries.push_back(entry);
         }
-        if given.len() > MAX_TASKS {
-            given.pop_front();
+        if entries.len() > MAX_TASKS {
+            entries.pop_front();
         }
     }
 
-    /// A task with the client's id for it; `None` when it was not given to this client.
+    /// A task with the client's id of it; `None` when this client did not receive it.
     #[must_use]
     pub fn find(&self, task: &TaskRef, principal: &str) -> Option<(TaskHandle, String)> {
-        let given = self.lock_entries();
-        let found = given
+        let entries = self.lock_entries();
+        let found = entries
             .iter()
             .rfind(|entry| entry.task.task == *task && entry.principal == principal);
         found.map(|entry| (entry.task.clone(), entry.id.clone()))

@@ -1,5 +1,5 @@
-//! The parts of MGP the kernel offers, the same to agents and to servers. The results of negotiation are in
-//! [`crate::request::Caller::mgp`] and in the link of each server.
+//! The MGP extensions that the kernel offers, the same to agents and to servers. The results of negotiation
+//! are in [`crate::request::Caller::mgp`] and in the link of each server.
 
 use std::sync::Arc;
 
@@ -24,31 +24,31 @@ pub const OFFERED_FEATURES: Features = Features::PERMISSIONS
     .union(Features::TOOL_DISCOVERY)
     .union(Features::ERROR_HANDLING);
 
-/// The result of negotiating with a client of this version and these capabilities. A malformed declaration counts as
+/// Negotiates MGP with a client of this version and these capabilities. A malformed declaration counts as
 /// none.
 pub fn negotiate_with_client(capabilities: Option<&RawValue>, version: Version) -> Negotiated {
     let negotiated =
         Negotiated::from_capabilities(OFFERED_FEATURES, capabilities, version.family());
-    if let Negotiated::Plain(Some(why)) = &negotiated {
-        tracing::debug!("a client is spoken to in plain MCP: {why}");
+    if let Negotiated::Plain(Some(error)) = &negotiated {
+        tracing::debug!("invalid MGP declaration of a client; MGP is not used: {error}");
     }
     negotiated
 }
 
-/// The MCPL declaration in the capabilities of a client that sends `initialize`. A malformed declaration counts
-/// as none.
+/// Reads the MCPL declaration in the capabilities of a client that sends `initialize`. A malformed
+/// declaration counts as none.
 #[must_use]
 pub(crate) fn negotiate_mcpl(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
     match mcpl::HostCapabilities::parse(Some(capabilities)) {
         Ok(declared) => declared.map(Arc::new),
-        Err(why) => {
-            tracing::debug!("a client is not spoken to in MCPL: {why}");
+        Err(error) => {
+            tracing::debug!("invalid MCPL declaration of a client; MCPL is not used: {error}");
             None
         }
     }
 }
 
-/// The kernel's own `Implementation` object.
+/// Renders the kernel's own `Implementation` object.
 #[must_use]
 pub fn render_kernel_info() -> String {
     format!(
@@ -57,17 +57,17 @@ pub fn render_kernel_info() -> String {
     )
 }
 
-/// The capabilities declared to a client, with MGP where the client expects it. A view of one server
-/// includes that server's id and trust.
+/// Renders the capabilities declared to a client, with MGP where the client expects it. A view of one
+/// server includes that server's id and trust.
 #[must_use]
 pub fn render_capabilities(
     capabilities: String,
     mgp: &Negotiated,
-    of: Option<(&str, &str)>,
+    server: Option<(&str, &str)>,
 ) -> String {
     let Some(active) = mgp.as_active() else {
         return capabilities;
     };
-    let answer = active.render_answer(of.map(|(id, _)| id), of.map(|(_, trust)| trust));
+    let answer = active.render_answer(server.map(|(id, _)| id), server.map(|(_, trust)| trust));
     negotiation::with_declaration(&capabilities, active.peer.carrier, &answer)
 }

@@ -1,4 +1,4 @@
-//! The agents that have a token, as read by the doors.
+//! The published registry of agents that have a token, as read by the endpoints.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::credential::Credential;
 use mgp_runtime::time::unix_ms;
 
-/// The published registry.
+/// One published version of the registry.
 #[derive(Debug, Default)]
 struct RegistrySnapshot {
     registry: AgentRegistry,
@@ -23,10 +23,10 @@ struct RegistrySnapshot {
 
 impl RegistrySnapshot {
     fn credential_for(&self, agent: &AgentId, entry: &RegisteredAgent) -> Credential {
-        let pass = Credential::permanent(agent.clone()).with_expiry(entry.not_after_ms);
+        let credential = Credential::permanent(agent.clone()).with_expiry(entry.not_after_ms);
         match self.revocations.get(agent) {
-            Some(life) => pass.with_revocation(life.clone()),
-            None => pass,
+            Some(token) => credential.with_revocation(token.clone()),
+            None => credential,
         }
     }
 }
@@ -36,20 +36,20 @@ impl RegistrySnapshot {
 pub struct RegisteredAgents(Arc<Snapshot<RegistrySnapshot>>);
 
 impl RegisteredAgents {
-    /// From the registry on disk.
+    /// Publishes the registry read from disk.
     #[must_use]
     pub fn new(registry: AgentRegistry) -> Self {
-        let lives = registry
+        let revocations = registry
             .iter()
             .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
-        let lives = lives.collect();
+        let revocations = revocations.collect();
         Self(Arc::new(Snapshot::new(RegistrySnapshot {
             registry,
-            revocations: lives,
+            revocations,
         })))
     }
 
-    /// The agent of a token.
+    /// Authenticates a token.
     ///
     /// # Errors
     /// [`BadAgentToken`].
@@ -57,24 +57,24 @@ impl RegisteredAgents {
         if !token.starts_with(TOKEN_PREFIX) {
             return Err(BadAgentToken::Unknown);
         }
-        let book = self.0.load();
-        let (agent, entry) = book
+        let snapshot = self.0.load();
+        let (agent, entry) = snapshot
             .registry
             .authenticate(TokenDigest::new(token), unix_ms())?;
-        Ok(book.credential_for(agent, entry))
+        Ok(snapshot.credential_for(agent, entry))
     }
 
-    /// True when there is an agent of this name.
+    /// True if an agent of this name is registered.
     #[must_use]
     pub fn contains(&self, agent: &AgentId) -> bool {
         self.0.load().registry.get(agent).is_some()
     }
 
-    /// All agents, by name.
+    /// All registered agents, sorted by name.
     #[must_use]
     pub fn list(&self) -> Vec<(AgentId, RegisteredAgent)> {
-        let book = self.0.load();
-        let all = book.registry.iter();
+        let snapshot = self.0.load();
+        let all = snapshot.registry.iter();
         all.map(|(agent, entry)| (agent.clone(), entry.clone()))
             .collect()
     }
@@ -85,21 +85,21 @@ impl RegisteredAgents {
         self.0.load().registry.clone()
     }
 
-    /// Publishes a change that is on disk. Returns what to cancel for a revoked token.
+    /// Publishes a change that is stored on disk. Returns the cancellation of a revoked token.
     pub fn publish(
         &self,
         change: &AgentChange,
         registry: AgentRegistry,
     ) -> Option<CancellationToken> {
-        let mut lives = self.0.load().revocations.clone();
-        let before = lives.remove(change.agent());
+        let mut revocations = self.0.load().revocations.clone();
+        let revoked = revocations.remove(change.agent());
         if registry.get(change.agent()).is_some() {
-            lives.insert(change.agent().clone(), CancellationToken::new());
+            revocations.insert(change.agent().clone(), CancellationToken::new());
         }
         self.0.store(Arc::new(RegistrySnapshot {
             registry,
-            revocations: lives,
+            revocations,
         }));
-        before
+        revoked
     }
 }

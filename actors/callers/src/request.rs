@@ -31,7 +31,7 @@ pub use crate::agent::caller::{Caller, CallerSession, identity, principal};
 pub struct Request {
     /// The sender.
     pub caller: Arc<Caller>,
-    /// The request's state while it is under way.
+    /// The in-flight state of the request.
     pub call: Arc<InFlightCall>,
     /// The method.
     pub method: ByteString,
@@ -47,12 +47,12 @@ pub type Outcome = Result<Bytes, Refusal>;
 /// A future that resolves with an answer.
 pub type AnswerFuture<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A future that resolves with [`Refusal::Internal`] if the code behind it panics, so that nobody waits
-/// for ever and its resources are freed.
+/// A future that resolves with [`Refusal::Internal`] if its code panics, so that no caller waits for ever
+/// and its resources are freed.
 pub struct GuardedAnswer(AnswerFuture);
 
 impl GuardedAnswer {
-    /// Guards what `begin` starts, which may itself panic.
+    /// Guards the future that `begin` returns; `begin` itself may panic too.
     #[must_use]
     pub fn new(begin: impl FnOnce() -> AnswerFuture) -> Self {
         let begun = task::catch_panic_sync(ANSWER_TASK, begin);
@@ -81,7 +81,7 @@ impl std::fmt::Debug for GuardedAnswer {
 /// The name under which panics of answers are counted.
 const ANSWER_TASK: &str = "answer";
 
-/// The answer to a client after a panic. The panic's message goes to the kernel's log only.
+/// The refusal that a client gets after a panic. The panic's message goes to the kernel's log only.
 #[must_use]
 pub fn panic_refusal(broken: &TaskError) -> Refusal {
     Refusal::Internal(match broken {
@@ -90,7 +90,7 @@ pub fn panic_refusal(broken: &TaskError) -> Refusal {
     })
 }
 
-/// The table of all methods (`kernel/src/routes.rs`).
+/// The routing table of all methods (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Answers a request.
     fn answer(&self, request: Request) -> AnswerFuture;
@@ -98,12 +98,12 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Handles a notification.
     fn handle_notification(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
 
-    /// The tool of that name, as shown in the view, when this caller may call it.
+    /// Finds the tool of that name, as visible in the view, if this caller may call it.
     fn find_tool(
         &self,
         view: &CatalogView,
         name: &str,
-        who: &Principal,
+        principal: &Principal,
     ) -> Option<Arc<CatalogTool>>;
 
     /// The definitions of all tools that this caller may call, as pages of a list.
@@ -112,25 +112,25 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture;
 
-    /// True when the view names a server that exists, as far as this caller may know.
-    fn is_view_known(&self, view: &CatalogView, who: &Principal) -> bool;
+    /// True if the view names a server that exists and that this caller may know of.
+    fn is_view_known(&self, view: &CatalogView, principal: &Principal) -> bool;
 
-    /// The server that was probably meant. For the owner, who may know of all.
+    /// The closest server name, for suggestions to the operator, who may know of all servers.
     fn nearest_server(&self, _typed: &ServerId) -> Option<ServerId> {
         None
     }
 
-    /// Why what agents of other nodes are granted is closed to all of them at present.
+    /// Why grants for agents of other nodes are suspended at present, if they are.
     fn foreign_closure_reason(&self) -> Option<String> {
         None
     }
 
-    /// Repeats the checks of a call that waited for its client.
+    /// Runs the checks again before a suspended call resumes.
     ///
     /// # Errors
-    /// What a new call of the same would be answered.
+    /// The refusal that the same call would get if it were new.
     fn recheck(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
 
-    /// An agent has disconnected: its subscriptions end.
+    /// Ends the subscriptions of an agent that has disconnected.
     fn handle_disconnect(&self, agent: &Agent);
 }

@@ -1,4 +1,4 @@
-//! Responses that agents have not read: how many bytes of them the kernel buffers, in all and for each agent.
+//! Memory limits for unread responses: how many bytes the kernel buffers, in total and for each agent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,16 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use mgp_protocol::ids::AgentId;
 use mgp_transports::{ResponseBudget, UnreadBytes};
 
-/// Bytes of all agents: four shares, so that three that read nothing leave room for the others.
+/// The limit for all agents: four shares, so that three agents that read nothing leave capacity for the
+/// others.
 const TOTAL_BYTES_MAX: u64 = 4 * AGENT_BYTES_MAX;
 
-/// Bytes of one agent: eight of the longest responses, and as much as one line connection may queue.
+/// The limit for one agent: eight of the longest responses, and as much as one line connection may queue.
 const AGENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Agents remembered before those without anything under way are dropped.
+/// Entries stored before those that are no longer used are removed.
 const CLEANUP_THRESHOLD: usize = 64;
 
-/// Something of each agent, for as long as anybody holds it.
+/// A shared value for each agent, alive as long as it is referenced.
 #[derive(Debug)]
 pub struct AgentTable<T>(Mutex<HashMap<AgentId, Weak<T>>>);
 
@@ -26,7 +27,7 @@ impl<T> Default for AgentTable<T> {
 }
 
 impl<T> AgentTable<T> {
-    /// That of this agent, made when there is none.
+    /// The value of this agent, created by `make` when there is none.
     pub fn get_or_insert(&self, agent: &AgentId, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut agents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = agents.get(agent).and_then(Weak::upgrade) {
@@ -40,13 +41,13 @@ impl<T> AgentTable<T> {
         own
     }
 
-    /// How many are remembered.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// True when none is.
+    /// True when there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -70,7 +71,7 @@ impl Default for UnreadResponses {
 }
 
 impl UnreadResponses {
-    /// What this agent's responses may take.
+    /// The budget for this agent's responses.
     #[must_use]
     pub fn budget(&self, agent: &AgentId) -> ResponseBudget {
         let own = self
@@ -79,7 +80,7 @@ impl UnreadResponses {
         ResponseBudget::new(self.total.clone(), own)
     }
 
-    /// Bytes of all agents' responses that are not read.
+    /// The unread bytes of all agents' responses.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         self.total.used()
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_has_one_share_and_is_forgotten_without_a_response() {
+    fn agent_has_one_share_until_its_last_response_is_read() {
         let responses = UnreadResponses::default();
         let agent = |n: usize| AgentId::new(format!("agent.a{n}"));
         let held = responses.budget(&agent(0)).admit(40 << 20).unwrap();

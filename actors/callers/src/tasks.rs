@@ -1,8 +1,8 @@
-//! Tasks the kernel makes of long calls (tasks extension, SEP-2663): the call continues in the background,
-//! and its state is kept on disk.
+//! Tasks that the kernel creates for long calls (tasks extension, SEP-2663): the call continues in the
+//! background, and its state is stored on disk.
 //!
-//! Also the ids of all tasks: a client's id is sealed, names the task, and can be opened only for the
-//! client it was given to.
+//! Also seals the ids of all tasks: a client's id identifies the task, and can be opened only for the
+//! client that received it.
 
 mod follow;
 mod next_round;
@@ -30,21 +30,22 @@ pub use crate::in_flight_call::rounds::LongCall;
 pub use next_round::NextRound;
 pub use record::{TaskRecord, load};
 
-/// Tasks kept at once, ended ones included; above that a long call stays a call.
+/// The most stored tasks, ended ones included; above it a long call does not become a task.
 pub(crate) const MAX_TASKS: usize = 1000;
-/// Tasks kept at once of one client, so that none takes all the room.
+/// The most stored tasks of one client, so that none takes all the capacity.
 pub(crate) const MAX_PER_CLIENT: usize = 100;
-/// Bytes of all results together, in memory and on disk; a result that does not fit fails its task.
+/// The most bytes of all results together, in memory and on disk; a result that does not fit fails its
+/// task.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
-/// The polling interval told to clients, in milliseconds.
+/// The polling interval sent to clients, in milliseconds.
 const POLL_MS: u64 = 1000;
 /// How long a request to cancel waits for the call to end, so that the next poll shows it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The run of the kernel that made a task, and the number of the task in it.
+/// The run of the kernel that created a task, and the number of the task in it.
 type TaskNumber = (u64, u64);
 
-/// The kernel's own tasks, and the ids of all tasks.
+/// The kernel's own tasks, and the sealed ids of all tasks.
 #[derive(Debug)]
 pub struct Tasks {
     seal: SealKey,
@@ -58,7 +59,7 @@ pub struct Tasks {
     bytes: AtomicUsize,
 }
 
-/// A task that is kept.
+/// A stored task.
 #[derive(Debug)]
 struct KernelTask {
     number: TaskNumber,
@@ -69,7 +70,7 @@ struct KernelTask {
     /// The client's id.
     id: String,
     task: Mutex<Task>,
-    /// The call while it is under way; `None` for tasks of earlier runs.
+    /// The in-flight call; `None` for tasks of earlier runs.
     background: Mutex<Option<Arc<BackgroundCall>>>,
     ended: Flag,
     forgotten: Flag,
@@ -77,9 +78,9 @@ struct KernelTask {
 }
 
 impl Tasks {
-    /// The tasks of earlier runs, from `records` read in `folder`. `boot` distinguishes this run from
-    /// earlier ones; `patience` is how long a client may leave a question open. Each task is followed below
-    /// `supervisor`.
+    /// Restores the tasks of earlier runs from `records`, which were read in `folder`. `boot` distinguishes
+    /// this run from earlier ones; `patience` is how long a client may leave a callback open. Each task is
+    /// followed below `supervisor`.
     #[must_use]
     pub fn new(
         seal: SealKey,
@@ -102,17 +103,17 @@ impl Tasks {
             bytes: AtomicUsize::new(0),
         });
         for record in records {
-            let kept = Arc::new(KernelTask::from_record(&tasks, record));
+            let stored = Arc::new(KernelTask::from_record(&tasks, record));
             tasks
                 .bytes
-                .fetch_add(kept.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
-            tasks.lock_table().insert(kept.number, kept.clone());
-            follow::spawn_follower(&tasks, kept, None);
+                .fetch_add(stored.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+            tasks.lock_table().insert(stored.number, stored.clone());
+            follow::spawn_follower(&tasks, stored, None);
         }
         tasks
     }
 
-    /// How many tasks of the kernel's own are kept, those that have ended among them.
+    /// The number of stored tasks, ended ones included.
     #[must_use]
     pub fn stored_count(&self) -> usize {
         self.lock_table().len()
@@ -124,52 +125,53 @@ impl Tasks {
         self.boot
     }
 
-    /// The client's id of a task: always the same.
+    /// Seals the client's id of a task: always the same text.
     #[must_use]
     pub fn name(&self, caller: &Caller, task: &TaskHandle) -> String {
         self.seal.seal(Purpose::Task, &caller.principal(), task)
     }
 
-    /// The task with this id; `None` when the client was not given it.
+    /// Finds the task with this id; `None` when the client did not receive it.
     #[must_use]
     pub fn find(&self, caller: &Caller, id: &str) -> Option<TaskHandle> {
         self.find_for(&caller.principal(), id)
     }
 
-    /// The task with this id that was given to another client.
+    /// Finds the task with this id that another client received.
     #[must_use]
     pub fn find_for(&self, principal: &str, id: &str) -> Option<TaskHandle> {
         self.seal.open(Purpose::Task, principal, id).ok()
     }
 
-    /// How a task stands; `None` when it is forgotten.
+    /// The status of a task; `None` when it is no longer stored.
     #[must_use]
     pub fn status(&self, at: (u64, u64)) -> Option<TaskStatus> {
         Some(self.find_stored(at)?.lock_task().status())
     }
 
-    /// Turns a call into a task, on disk before this returns; `round` repeats the call when it needs input.
+    /// Turns a call into a task, stored on disk before this returns; `round` repeats the call when it needs
+    /// input.
     ///
-    /// `None` when there is no room or the disk fails: then it stays a call.
+    /// `None` when there is no capacity or the disk fails: then the call continues as a plain call.
     pub async fn create(
         self: &Arc<Self>,
         round: NextRound,
         call: &LongCall,
         background: Arc<BackgroundCall>,
     ) -> Option<Bytes> {
-        let kept = Arc::new(self.build_task(&round.caller, call, background));
-        let place = TaskSlot::take(self, &kept)?;
-        let record = kept.to_record(&kept.lock_task());
+        let stored = Arc::new(self.build_task(&round.caller, call, background));
+        let slot = TaskSlot::take(self, &stored)?;
+        let record = stored.to_record(&stored.lock_task());
         if let Err(error) = self.write(record).await {
-            tracing::warn!(server = %kept.server, %error, "a long call stays a call: its task could not be written");
+            tracing::warn!(server = %stored.server, %error, "a long call did not become a task: the task could not be stored");
             return None;
         }
-        place.commit();
-        if let Some(background) = kept.background() {
+        slot.commit();
+        if let Some(background) = stored.background() {
             background.call.disable_timeout();
         }
-        let announcement = kept.lock_task().render_create_result(&kept.id);
-        follow::spawn_follower(self, kept, Some(round));
+        let announcement = stored.lock_task().render_create_result(&stored.id);
+        follow::spawn_follower(self, stored, Some(round));
         Some(announcement.into())
     }
 
@@ -196,15 +198,16 @@ impl Tasks {
         }
     }
 
-    /// Resolves when the task has ended, asks something or is forgotten; at once for one that is not the kernel's.
+    /// Resolves when the task has ended, needs input or was removed; at once for one that is not the
+    /// kernel's.
     pub async fn wait_until_settled(&self, at: (u64, u64)) {
-        let Some(kept) = self.find_stored(at) else {
+        let Some(stored) = self.find_stored(at) else {
             return;
         };
-        if kept.lock_task().status().is_final() {
+        if stored.lock_task().status().is_final() {
             return;
         }
-        let background = kept.background();
+        let background = stored.background();
         let asks = async {
             match background.as_ref().and_then(|call| call.call.rounds()) {
                 Some(rounds) => rounds.wait_for_callbacks().await,
@@ -212,110 +215,110 @@ impl Tasks {
             }
         };
         tokio::select! {
-            () = kept.ended.wait_until_raised() => {}
-            () = kept.forgotten.wait_until_raised() => {}
+            () = stored.ended.wait_until_raised() => {}
+            () = stored.forgotten.wait_until_raised() => {}
             () = asks => {}
         }
     }
 
-    /// The result of `tasks/get`; `None` when the task is forgotten.
+    /// The result of `tasks/get`; `None` when the task is no longer stored.
     #[must_use]
     pub fn get(&self, at: (u64, u64)) -> Option<Bytes> {
-        let kept = self.find_stored(at)?;
-        if kept.update_input_requests() {
-            self.notify_followers(&kept);
+        let stored = self.find_stored(at)?;
+        if stored.update_input_requests() {
+            self.notify_followers(&stored);
         }
-        let shown = kept.lock_task().render_get_result(&kept.id);
-        Some(shown.into())
+        let result = stored.lock_task().render_get_result(&stored.id);
+        Some(result.into())
     }
 
-    /// Takes answers to open questions; false when the task is forgotten.
+    /// Handles answers to open callbacks; false when the task is no longer stored.
     #[must_use]
     pub fn update(&self, at: (u64, u64), input_responses: &str) -> bool {
-        let Some(kept) = self.find_stored(at) else {
+        let Some(stored) = self.find_stored(at) else {
             return false;
         };
-        let background = kept.background();
+        let background = stored.background();
         let rounds = background.as_ref().and_then(|e| e.call.rounds());
         if let Some(rounds) = rounds {
             rounds.answer(input_responses);
         }
-        if kept.update_input_requests() {
-            self.notify_followers(&kept);
+        if stored.update_input_requests() {
+            self.notify_followers(&stored);
         }
         true
     }
 
-    /// Cancels the call, unless it has ended; false when the task is forgotten.
+    /// Cancels the call, unless it has ended; false when the task is no longer stored.
     pub async fn cancel(&self, at: (u64, u64)) -> bool {
-        let Some(kept) = self.find_stored(at) else {
+        let Some(stored) = self.find_stored(at) else {
             return false;
         };
-        if let Some(background) = kept.background() {
+        if let Some(background) = stored.background() {
             background.call.cancel();
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, kept.ended.wait_until_raised()).await;
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, stored.ended.wait_until_raised()).await;
         }
         true
     }
 
-    /// Cancels every call of an agent whose credential was revoked, and forgets its ended tasks.
+    /// Cancels every call of an agent whose credential was revoked, and removes its ended tasks.
     pub async fn cancel_for_agent(&self, agent: &AgentId) {
         let own = format!("{agent}@");
-        let kept: Vec<_> = {
+        let stored: Vec<_> = {
             let table = self.lock_table();
             let own = table
                 .values()
-                .filter(|kept| kept.principal.starts_with(&own));
+                .filter(|stored| stored.principal.starts_with(&own));
             own.cloned().collect()
         };
-        for kept in kept {
-            match kept.background() {
-                Some(background) if !kept.ended.is_raised() => background.call.cancel(),
-                Some(_) | None => self.forget(&kept).await,
+        for stored in stored {
+            match stored.background() {
+                Some(background) if !stored.ended.is_raised() => background.call.cancel(),
+                Some(_) | None => self.forget(&stored).await,
             }
         }
     }
 
-    /// Ends a task; written to disk before anybody can see it.
-    async fn finish(&self, kept: &KernelTask, step: TaskStep) {
+    /// Ends a task; stored on disk before anybody can see it.
+    async fn finish(&self, stored: &KernelTask, step: TaskStep) {
         let (bytes, step) = self.reserve_result(step);
-        kept.bytes.store(bytes, Ordering::Relaxed);
-        let mut ended = kept.lock_task().clone();
+        stored.bytes.store(bytes, Ordering::Relaxed);
+        let mut ended = stored.lock_task().clone();
         if ended.apply(unix_ms(), step).is_err() {
             return;
         }
-        if let Err(error) = self.write(kept.to_record(&ended)).await {
-            tracing::warn!(server = %kept.server, %error, "the end of a task is not on disk");
+        if let Err(error) = self.write(stored.to_record(&ended)).await {
+            tracing::warn!(server = %stored.server, %error, "the end of a task is not on disk");
         }
-        *kept.lock_task() = ended;
-        kept.ended.raise();
-        self.notify_followers(kept);
+        *stored.lock_task() = ended;
+        stored.ended.raise();
+        self.notify_followers(stored);
     }
 
-    /// Reserves room for a task's result.
+    /// Reserves memory for a task's result.
     fn reserve_result(&self, step: TaskStep) -> (usize, TaskStep) {
         let bytes = match &step {
             TaskStep::Complete(json) | TaskStep::Fail(json) => json.len(),
             TaskStep::Resume | TaskStep::RequireInput(_) | TaskStep::Cancel => 0,
         };
-        let room = self
+        let reserved = self
             .bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                let taken = taken + bytes;
-                (taken <= MAX_BYTES).then_some(taken)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                let used = used + bytes;
+                (used <= MAX_BYTES).then_some(used)
             });
-        match room {
+        match reserved {
             Ok(_) => (bytes, step),
             Err(_) => (0, follow::too_large_step(bytes)),
         }
     }
 
-    async fn forget(&self, kept: &KernelTask) {
-        self.lock_table().remove(&kept.number);
-        kept.forgotten.raise();
-        let bytes = kept.bytes.swap(0, Ordering::Relaxed);
+    async fn forget(&self, stored: &KernelTask) {
+        self.lock_table().remove(&stored.number);
+        stored.forgotten.raise();
+        let bytes = stored.bytes.swap(0, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        let (folder, record) = (self.folder.clone(), kept.to_record(&kept.lock_task()));
+        let (folder, record) = (self.folder.clone(), stored.to_record(&stored.lock_task()));
         let _ = task::run_blocking("tasks.record", move || record.remove(&folder)).await;
     }
 
@@ -325,11 +328,14 @@ impl Tasks {
         writing.await.map_err(std::io::Error::other)?
     }
 
-    /// Sends the task's new state to those who listen for it.
-    fn notify_followers(&self, kept: &KernelTask) {
-        let params = kept.lock_task().render_notification(&kept.id);
-        self.directory
-            .notify_task_changed(&to_task_ref(&kept.server, kept.number), &params, None);
+    /// Sends the task's new state to its listeners.
+    fn notify_followers(&self, stored: &KernelTask) {
+        let params = stored.lock_task().render_notification(&stored.id);
+        self.directory.notify_task_changed(
+            &to_task_ref(&stored.server, stored.number),
+            &params,
+            None,
+        );
     }
 
     fn find_stored(&self, at: TaskNumber) -> Option<Arc<KernelTask>> {
@@ -342,7 +348,7 @@ impl Tasks {
 }
 
 impl KernelTask {
-    /// A task of an earlier run: as it ended, or failed because the kernel stopped.
+    /// Restores a task of an earlier run: as it ended, or failed because the kernel stopped.
     fn from_record(tasks: &Tasks, record: TaskRecord) -> Self {
         let number = (record.boot, record.number);
         let task = to_named_task(&record.server, &record.tool, number);
@@ -374,7 +380,7 @@ impl KernelTask {
         )
     }
 
-    /// Checks whether the server asks something; true when the state changed.
+    /// Updates the open callbacks of the server; true when the state changed.
     fn update_input_requests(&self) -> bool {
         let background = self.background();
         let rounds = background.as_ref().and_then(|e| e.call.rounds());
@@ -399,7 +405,7 @@ impl KernelTask {
         background.clone()
     }
 
-    /// The call is over: frees what only the running call needed.
+    /// Frees the resources that only the running call needed.
     fn release_call(&self) {
         let mut background = self
             .background
@@ -431,7 +437,7 @@ fn to_task_ref(server: &ServerId, (boot, number): TaskNumber) -> TaskRef {
     }
 }
 
-/// A place in the table; freed when the task is not made after all.
+/// A reserved entry of the table; freed when the task is not created after all.
 struct TaskSlot<'a> {
     tasks: &'a Tasks,
     number: TaskNumber,
@@ -439,17 +445,17 @@ struct TaskSlot<'a> {
 }
 
 impl<'a> TaskSlot<'a> {
-    fn take(tasks: &'a Tasks, kept: &Arc<KernelTask>) -> Option<Self> {
+    fn take(tasks: &'a Tasks, stored: &Arc<KernelTask>) -> Option<Self> {
         let mut table = tasks.lock_table();
-        let own = table.values().filter(|k| k.principal == kept.principal);
+        let own = table.values().filter(|k| k.principal == stored.principal);
         if table.len() >= MAX_TASKS || own.count() >= MAX_PER_CLIENT {
-            tracing::debug!(server = %kept.server, "a long call stays a call: there are tasks enough");
+            tracing::debug!(server = %stored.server, "a long call did not become a task: the limit of tasks is reached");
             return None;
         }
-        table.insert(kept.number, kept.clone());
+        table.insert(stored.number, stored.clone());
         Some(Self {
             tasks,
-            number: kept.number,
+            number: stored.number,
             is_kept: false,
         })
     }
@@ -462,9 +468,12 @@ impl<'a> TaskSlot<'a> {
 impl Drop for TaskSlot<'_> {
     fn drop(&mut self) {
         if !self.is_kept
-            && let Some(kept) = self.tasks.lock_table().remove(&self.number)
+            && let Some(stored) = self.tasks.lock_table().remove(&self.number)
         {
-            let (folder, record) = (self.tasks.folder.clone(), kept.to_record(&kept.lock_task()));
+            let (folder, record) = (
+                self.tasks.folder.clone(),
+                stored.to_record(&stored.lock_task()),
+            );
             task::spawn_detached("tasks.record", async move {
                 let _ = task::run_blocking("tasks.record", move || record.remove(&folder)).await;
             });

@@ -1,6 +1,5 @@
-//! The tool cache of one agent's session (MGP §16.7): an actor, started at the first use and ended with
-//! the connection.
-//! Only the `calls` crate sends to it; it sends to no other actor.
+//! The tool cache of one agent's session (MGP §16.7): an actor, started at the first use and ended with the
+//! connection. Only the `calls` crate sends to it; it sends to no other actor.
 //!
 //! A call reports the tool it used without waiting, and not at all when the last report was of the same
 //! tool. Reads are queued behind such reports, so they see them.
@@ -31,17 +30,17 @@ pub type Names = BTreeSet<Arc<str>>;
 #[derive(Debug, Default)]
 pub struct SessionToolCache {
     state: Mutex<CacheState>,
-    /// The client has read its list, so it is notified of changes.
+    /// True once the client has read its list, so it is notified of changes.
     listed: Arc<AtomicBool>,
 }
 
 /// The lifecycle of a session's cache.
 #[derive(Debug, Default)]
 enum CacheState {
-    /// Not used yet.
+    /// No tool was used yet.
     #[default]
     Unused,
-    /// It was started; if it is lost, the next use starts an empty one.
+    /// The cache was started; if it is lost, the next use starts an empty one.
     Started(ToolCacheHandle),
     /// The session has ended: no cache is started any more.
     Ended,
@@ -56,15 +55,15 @@ impl SessionToolCache {
         parent: ActorCell,
         changed: impl FnOnce() -> EventSink<()>,
     ) -> Option<ToolCacheHandle> {
-        let mut life = self.lock_state();
-        match &*life {
+        let mut state = self.lock_state();
+        match &*state {
             CacheState::Started(handle) if handle.mailbox.is_open() => return Some(handle.clone()),
             CacheState::Ended => return None,
             CacheState::Unused | CacheState::Started(_) => {}
         }
         let listed = self.listed.clone();
         let handle = ToolCacheHandle::start(listed, budget, parent, changed())?;
-        *life = CacheState::Started(handle.clone());
+        *state = CacheState::Started(handle.clone());
         Some(handle)
     }
 
@@ -77,7 +76,7 @@ impl SessionToolCache {
         }
     }
 
-    /// How many tools are cached, and the first [`REPORTED_MAX`] of them, for the operator to read.
+    /// The number of cached tools, and the first [`REPORTED_MAX`] of them, for the operator.
     pub(crate) fn report(&self) -> (usize, Vec<String>) {
         let names = match &*self.lock_state() {
             CacheState::Started(handle) => handle.cached.load(),
@@ -93,7 +92,7 @@ impl SessionToolCache {
         )
     }
 
-    /// The connection has ended.
+    /// Ends the cache with its connection.
     pub(crate) fn end(&self) {
         let before = std::mem::replace(&mut *self.lock_state(), CacheState::Ended);
         if let CacheState::Started(handle) = before {
@@ -111,12 +110,12 @@ impl SessionToolCache {
 pub struct ToolCacheHandle {
     mailbox: Mailbox<ToolCacheMsg>,
     cached: Arc<Snapshot<Names>>,
-    /// The tool reported last, unless something else was sent since: reporting it again would change
+    /// The tool reported last, unless another message was sent since: reporting it again would change
     /// nothing.
     latest: Arc<Mutex<Option<Arc<CatalogTool>>>>,
 }
 
-/// The tools a session can call, besides its cache.
+/// The tools that a session can call besides its cache.
 pub struct CallableTools {
     /// Tools pinned for the agent that it may call.
     pub pinned: Vec<PricedTool>,
@@ -141,7 +140,7 @@ pub struct Loaded {
     pub added: u64,
 }
 
-/// A tool to evict: the name given, and the tool it means, if any.
+/// A tool to evict: the given name, and the tool it resolves to, if any.
 pub(crate) type EvictionTarget = (String, Option<Arc<str>>);
 
 impl ToolCacheHandle {
@@ -157,7 +156,7 @@ impl ToolCacheHandle {
             changed,
             cached: cached.clone(),
         };
-        // Started without waiting, because a call is under way.
+        // Started without waiting, because a call is in flight.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, budget, parent).ok()?;
         let mailbox = Mailbox::new(actor);
         Some(Self {
@@ -167,7 +166,8 @@ impl ToolCacheHandle {
         })
     }
 
-    /// A tool was called and answered. If the queue is full it is not cached; it can still be called.
+    /// Records a tool that was called and answered. If the queue is full it is not cached; it can still be
+    /// called.
     pub fn record_use(&self, tool: &Arc<CatalogTool>) {
         {
             let mut latest = self.lock_latest();
@@ -191,7 +191,7 @@ impl ToolCacheHandle {
     /// Caches these tools.
     ///
     /// # Errors
-    /// When the session is ending, or too many messages wait.
+    /// The session is ending, or too many messages are queued.
     pub async fn load(
         &self,
         outside: CallableTools,
@@ -233,18 +233,18 @@ impl Drop for ClearLatestOnDrop<'_> {
     }
 }
 
-fn cache_refusal(why: AskError) -> Refusal {
-    match why {
+fn cache_refusal(error: AskError) -> Refusal {
+    match error {
         AskError::Overloaded => Refusal::Overloaded {
             what: "what this session holds of tools".into(),
         },
         AskError::Stopped | AskError::TimedOut => {
-            Refusal::Internal(format!("what this session holds of tools: {why}"))
+            Refusal::Internal(format!("tool cache of the session: {error}"))
         }
     }
 }
 
-/// A tool with what it costs.
+/// A tool with its cost in tokens.
 #[must_use]
 pub fn to_priced(tool: &CatalogTool) -> PricedTool {
     PricedTool {
@@ -258,7 +258,7 @@ pub fn to_priced(tool: &CatalogTool) -> PricedTool {
 pub enum ToolCacheMsg {
     /// A tool was called.
     Used(Arc<CatalogTool>),
-    /// A request found these tools.
+    /// A search returned these tools.
     Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// Read the contents.
     Read(CallableTools, Reply<ToolCache>),
@@ -374,8 +374,9 @@ impl ToolCacheState {
     fn evict(&mut self, tools: Vec<EvictionTarget>) -> Evicted {
         let mut out = Evicted::default();
         for (name, tool) in tools {
-            let gone = tool.map_or(tool_cache::Eviction::Absent, |tool| self.cache.evict(&tool));
-            match gone {
+            let eviction =
+                tool.map_or(tool_cache::Eviction::Absent, |tool| self.cache.evict(&tool));
+            match eviction {
                 tool_cache::Eviction::Removed => out.evicted.push(name),
                 tool_cache::Eviction::Pinned => out.pinned.push(name),
                 tool_cache::Eviction::Absent => out.not_cached.push(name),

@@ -1,4 +1,5 @@
-//! The turns that agents have on one link: no agent of a node takes those of its others.
+//! Concurrency limits for the agents of a node on one link, so that no agent uses up the capacity of the
+//! others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mgp_protocol::ids::AgentId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Calls that one agent has under way at one node: a quarter of those that all agents of its node have there together
-/// ([`mgp_transports::quic::MAX_CALLS`]), so that a busy one leaves three quarters to the others. The next ones wait for
-/// their turn, in the order in which they came, within their own time.
+/// The most in-flight calls of one agent at one node: a quarter of those that all agents of its node have
+/// there together ([`mgp_transports::quic::MAX_CALLS`]), so that a busy agent leaves three quarters to the
+/// others. Further calls wait in order of arrival, within their own deadlines.
 pub const CALLS_PER_AGENT: usize = 64;
 
-/// Methods that have a turn: those by which a server works. What ends, answers or asks about a call never waits for
-/// one.
+/// The methods that need a permit: those that make a server work. Methods that end, answer or query a call
+/// never wait for one.
 const LIMITED_METHODS: [&str; 4] = [
     "tools/call",
     "prompts/get",
@@ -20,13 +21,14 @@ const LIMITED_METHODS: [&str; 4] = [
     "completion/complete",
 ];
 
-/// One way over a link. Bounded by the calls of the link, for an agent without any is forgotten.
+/// The limits for one direction of a link. Bounded by the calls of the link: an agent without calls is
+/// removed.
 #[derive(Debug, Default)]
 pub struct AgentLimits {
     agents: Mutex<HashMap<AgentId, Arc<Semaphore>>>,
 }
 
-/// A turn; it ends when this is dropped.
+/// A permit of one agent; released on drop.
 #[derive(Debug)]
 pub struct AgentPermit {
     permit: Option<OwnedSemaphorePermit>,
@@ -34,38 +36,38 @@ pub struct AgentPermit {
     limits: Arc<AgentLimits>,
 }
 
-/// Whether a method takes a turn.
+/// True if a method needs a permit.
 #[must_use]
 pub fn needs_permit(method: &str) -> bool {
     LIMITED_METHODS.contains(&method)
 }
 
 impl AgentLimits {
-    /// Waits for a turn of this agent.
+    /// Waits for a permit of this agent.
     pub async fn acquire(self: &Arc<Self>, agent: &AgentId) -> AgentPermit {
-        let turns = {
+        let permits = {
             let mut agents = self.lock_agents();
-            let turns = agents.entry(agent.clone());
-            Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(CALLS_PER_AGENT))))
+            let permits = agents.entry(agent.clone());
+            Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(CALLS_PER_AGENT))))
         };
-        // Made first: who gives up waiting leaves nothing behind.
-        let mut turn = AgentPermit {
+        // Created first, so that a cancelled wait leaves nothing behind.
+        let mut permit = AgentPermit {
             permit: None,
             agent: agent.clone(),
             limits: Arc::clone(self),
         };
-        turn.permit = turns.acquire_owned().await.ok();
-        turn
+        permit.permit = permits.acquire_owned().await.ok();
+        permit
     }
 
-    /// Calls that are under way, of all agents.
+    /// The number of in-flight calls of all agents.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let agents = self.lock_agents();
-        let taken = agents
+        let in_flight = agents
             .values()
-            .map(|turns| CALLS_PER_AGENT.saturating_sub(turns.available_permits()));
-        taken.sum::<usize>() as u64
+            .map(|permits| CALLS_PER_AGENT.saturating_sub(permits.available_permits()));
+        in_flight.sum::<usize>() as u64
     }
 
     fn lock_agents(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Semaphore>>> {
@@ -77,9 +79,9 @@ impl Drop for AgentPermit {
     fn drop(&mut self) {
         self.permit = None;
         let mut agents = self.limits.lock_agents();
-        // Whoever waits for one holds it, too.
-        let unused = |turns: &Arc<Semaphore>| {
-            Arc::strong_count(turns) == 1 && turns.available_permits() == CALLS_PER_AGENT
+        // A waiting call holds a reference, too.
+        let unused = |permits: &Arc<Semaphore>| {
+            Arc::strong_count(permits) == 1 && permits.available_permits() == CALLS_PER_AGENT
         };
         if agents.get(&self.agent).is_some_and(unused) {
             agents.remove(&self.agent);
@@ -95,34 +97,39 @@ mod tests {
 
     use super::*;
 
-    /// A busy agent waits for itself alone; who gives up leaves its turn to the next one.
+    /// A busy agent delays only its own calls; a cancelled wait passes its permit on.
     #[tokio::test]
-    async fn one_agent_takes_no_turns_of_another() {
-        let turns = Arc::new(AgentLimits::default());
+    async fn busy_agent_takes_no_permits_of_another() {
+        let limits = Arc::new(AgentLimits::default());
         let (busy, other) = (AgentId::new("agent.busy"), AgentId::new("agent.other"));
         let mut held = Vec::new();
         for _ in 0..CALLS_PER_AGENT {
-            held.push(turns.acquire(&busy).now_or_never().expect("a turn is free"));
+            held.push(
+                limits
+                    .acquire(&busy)
+                    .now_or_never()
+                    .expect("a permit is free"),
+            );
         }
-        assert_eq!(turns.in_flight(), CALLS_PER_AGENT as u64);
+        assert_eq!(limits.in_flight(), CALLS_PER_AGENT as u64);
         assert!(
-            turns.acquire(&busy).now_or_never().is_none(),
+            limits.acquire(&busy).now_or_never().is_none(),
             "none is left"
         );
-        assert!(turns.acquire(&other).now_or_never().is_some());
+        assert!(limits.acquire(&other).now_or_never().is_some());
         let next = tokio::spawn({
-            let (turns, busy) = (Arc::clone(&turns), busy.clone());
-            async move { turns.acquire(&busy).await }
+            let (limits, busy) = (Arc::clone(&limits), busy.clone());
+            async move { limits.acquire(&busy).await }
         });
         held.pop();
         let next = tokio::time::timeout(Duration::from_secs(5), next).await;
-        let next = next.expect("the next one has its turn").unwrap();
+        let next = next.expect("the next one has its permit").unwrap();
         drop((held, next));
-        assert!(turns.lock_agents().is_empty(), "nobody is remembered");
+        assert!(limits.lock_agents().is_empty(), "nobody is remembered");
     }
 
     #[test]
-    fn what_ends_or_answers_a_call_waits_for_no_turn() {
+    fn methods_that_end_or_answer_a_call_need_no_permit() {
         for method in ["mgp/stream/cancel", "mgp/callback/respond", "tasks/cancel"] {
             assert!(!needs_permit(method), "{method}");
         }

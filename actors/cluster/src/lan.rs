@@ -19,42 +19,42 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::state::LanState;
 
-/// What is said of this node.
+/// The announced data of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LanAnnouncement {
-    /// Where it listens for links.
+    /// The port of its link listener.
     pub port: u16,
     /// The id of its cluster.
     pub cluster: Option<[u8; 32]>,
 }
 
-/// How it is.
+/// The status of local network discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanStatus {
-    /// Whether it is switched on.
+    /// True if it is enabled.
     pub enabled: bool,
-    /// Whether this node is announced now.
+    /// True if this node is announced now.
     pub announced: bool,
     /// The network interfaces that are used.
     pub interfaces: Vec<String>,
     /// The announced nodes, with the age of each announcement in milliseconds.
     pub observed: Vec<(DiscoveredNode, u64)>,
-    /// How many announcements were dropped for lack of capacity.
+    /// The number of announcements dropped for lack of capacity.
     pub dropped_sightings: u64,
     /// Why it does not work at the moment.
     pub failure: Option<String>,
 }
 
-/// What it needs.
+/// The parameters of the actor.
 #[derive(Debug)]
 pub struct LanStart {
     /// This node.
     pub node: NodeId,
-    /// The kernel's data folder, which remembers whether it is on.
+    /// The kernel's data folder, which stores whether discovery is enabled.
     pub folder: PathBuf,
-    /// The witness of the file that says so.
+    /// The witness of that file.
     pub witness: Witness,
-    /// Told of addresses that are worth a try.
+    /// Receives discovered addresses to dial.
     pub addresses: EventSink<(NodeId, SocketAddr)>,
 }
 
@@ -64,10 +64,10 @@ pub struct LanHandle {
     mailbox: Mailbox<LanMsg>,
 }
 
-/// Why it could not be switched.
+/// Errors of enabling or disabling discovery.
 #[derive(Debug, thiserror::Error)]
 pub enum LanError {
-    /// It is not known on disk, and so was not done.
+    /// The setting could not be stored, so it was not applied.
     #[error("the data folder could not be written: {0}")]
     Disk(std::io::Error),
     /// The actor was not reached.
@@ -76,10 +76,10 @@ pub enum LanError {
 }
 
 impl LanStart {
-    /// Starts the actor. It is on at once where it was when it ended.
+    /// Starts the actor. Discovery is enabled at once if it was before the restart.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The actor cannot be started.
     pub async fn start(self) -> Result<(LanHandle, ActorCell), SpawnErr> {
         let mailbox = Mailbox::new_restartable();
         let actor = LanActor {
@@ -91,18 +91,18 @@ impl LanStart {
 }
 
 impl LanHandle {
-    /// Switches it on, over restarts.
+    /// Enables discovery, persistently.
     ///
     /// # Errors
-    /// [`LanError`]; then it is as before.
+    /// [`LanError`]; then the setting is unchanged.
     pub async fn enable(&self) -> Result<LanStatus, LanError> {
         self.set_enabled(true).await
     }
 
-    /// Switches it off, over restarts, and takes back what was announced.
+    /// Disables discovery, persistently, and withdraws the announcement.
     ///
     /// # Errors
-    /// [`LanError`]; then it is as before.
+    /// [`LanError`]; then the setting is unchanged.
     pub async fn disable(&self) -> Result<LanStatus, LanError> {
         self.set_enabled(false).await
     }
@@ -115,7 +115,7 @@ impl LanHandle {
         switched.map_err(LanError::Disk)
     }
 
-    /// How it is.
+    /// The status of discovery.
     ///
     /// # Errors
     /// [`AskError`].
@@ -123,7 +123,7 @@ impl LanHandle {
         self.mailbox.ask(LanMsg::Status).await
     }
 
-    /// What is said of this node from now on, while it is on; nothing with `None`.
+    /// Sets the announced data of this node; `None` withdraws the announcement.
     pub fn set_announcement(&self, presence: Option<LanAnnouncement>) {
         let _ = self.mailbox.send_to_self(LanMsg::SetAnnouncement(presence));
     }
@@ -132,19 +132,19 @@ impl LanHandle {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum LanMsg {
-    /// On or off.
+    /// Enable or disable.
     SetEnabled(bool, Reply<Result<LanStatus, std::io::Error>>),
-    /// How it is.
+    /// Get the status.
     Status(Reply<LanStatus>),
-    /// What is said of this node.
+    /// Set the announced data of this node.
     SetAnnouncement(Option<LanAnnouncement>),
-    /// A node's announcement, received in this instance of the network.
+    /// A node's announcement, received in this generation of the network.
     Sighted(u64, ReceivedAnnouncement),
-    /// Nothing more is received in this instance.
+    /// The receiver of this generation ended.
     Closed(u64),
-    /// It is time to look at this life.
+    /// The load of this generation is to be checked.
     Check(u64),
-    /// It may be tried again.
+    /// The backoff of this generation is over.
     Retry(u64),
 }
 

@@ -1,4 +1,5 @@
-//! The other kernels of the cluster: links to them, membership, the logs of grants, and the tools each node shares.
+//! The cluster actors: links to other nodes, membership, the replicated logs of grants, and the tools each
+//! node shares.
 //!
 //! Nothing here names a server's process or an agent's connection. What other nodes' agents call goes up as
 //! [`links::InboundNodeCall`]; how a server of another node is reached is [`links::LinkTable`] and

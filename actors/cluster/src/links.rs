@@ -1,8 +1,9 @@
-//! Links to other nodes: maintains one to each member, and reports which members are alive. The kernel supplies the
-//! members and the listening address; calls read the published links; the logs and the index get the messages.
+//! Links to other nodes: maintains one to each member, and reports which members are alive. The kernel
+//! supplies the members and the listening address; calls read the published links; the logs and the index
+//! receive the messages.
 //!
-//! Each link has a task that reads and writes it. The actor owns the socket, dials, and decides with the engines
-//! which of two links stays. After a failure it is restarted, and all links begin anew.
+//! Each link has a task that reads and writes it. The actor owns the socket, dials, and decides with the
+//! engines which of two links is kept. After a failure it is restarted, and all links are made anew.
 
 mod dialing;
 mod failure_text;
@@ -47,37 +48,37 @@ pub use self::socket::OpenError;
 pub use self::status::{LinkStatus, LinkedStatus};
 pub use self::table::{InboundNodeCall, LinkTable, PeerLink};
 
-/// What the links need.
+/// The parameters of the links actor.
 #[derive(Debug)]
 pub struct LinksStart {
     /// The node's key.
     pub key: NodeKey,
-    /// What the node is called.
+    /// The node's name.
     pub name: NodeName,
-    /// What it takes itself for.
+    /// The role that the node reports.
     pub role: ReportedRole,
-    /// This instance of it.
+    /// The id of this instance of the node.
     pub instance: LifeId,
     /// Where the links are published.
     pub table: Arc<Snapshot<LinkTable>>,
-    /// What comes over links, and their comings and goings.
+    /// Receives link events: state changes and messages.
     pub events: EventSink<LinksEvent>,
-    /// What the messages of all links may take.
+    /// Memory limit for the messages of all links.
     pub memory: Arc<Credit>,
-    /// Its waits.
+    /// The timeouts of links.
     pub times: LinkTimeouts,
-    /// Whether packets are passed on between nodes that have no link to each other.
+    /// True if packets are relayed between nodes that have no link to each other.
     pub relay: bool,
 }
 
-/// The waits of links.
+/// The timeouts of links.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkTimeouts {
-    /// How often the peer's clock is asked for. Eight answers are kept: those of the last minute.
+    /// The interval of clock measurements. Eight answers are stored: those of the last minute.
     pub(crate) clock: Duration,
-    /// How long a replaced link continues: calls that began on it mostly end meanwhile.
+    /// How long a replaced link continues: most calls that began on it end meanwhile.
     pub(crate) drain: Duration,
-    /// How soon a socket that broke is opened again.
+    /// The delay before a broken socket is opened again.
     pub(crate) reopen: Duration,
 }
 
@@ -91,49 +92,49 @@ impl Default for LinkTimeouts {
     }
 }
 
-/// A member with which links are made.
+/// A member that may have links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedPeer {
     /// Its key.
     pub key: PublicKey,
-    /// What the cluster calls it.
+    /// Its name in the cluster.
     pub name: String,
-    /// What the cluster's log says it may do.
+    /// Its role according to the cluster's logs.
     pub role: ReportedRole,
     /// Two live nodes have its key: both are notified and get no link.
     pub has_duplicate_key: bool,
 }
 
-/// What happens on links.
+/// Events of links.
 #[derive(Debug)]
 pub enum LinksEvent {
-    /// A link is there and published. Comes again, without [`Self::Down`] before, when another one took its
-    /// place.
+    /// A link is established and published. Repeated, without [`Self::Down`] before, when another link
+    /// replaces it.
     Up(Arc<PeerLink>),
-    /// There is no link to the node any more.
+    /// The link to the node ended.
     Down {
         /// The node.
         node: NodeId,
-        /// Why it ended.
+        /// Why the link ended.
         why: LinkGone,
     },
-    /// Membership takes the node for there, whether this node has a link to it or not.
+    /// Membership considers the node alive, whether this node has a link to it or not.
     Present(NodeId),
-    /// And no longer.
+    /// Membership considers the node dead.
     Missing(NodeId),
     /// The node's wall clock was measured.
     Clock(NodeId, PeerClock),
-    /// A message for the logs or the index; the turn goes with it until it was heeded.
+    /// A message for the logs or the index; the permit is released when it was handled.
     Control(NodeId, Control, MessagePermit),
-    /// The node copies.
+    /// The node opened a sync stream.
     Sync(NodeId, Box<SyncStream>),
     /// One of its agents calls.
     Call(Box<InboundNodeCall>),
-    /// A node that is not known asks to be paired.
+    /// An unknown node requests pairing.
     Pairing(Box<PairingLink>),
 }
 
-/// Handle for everyone; clones are the same one.
+/// Handle of the actor; clones share it.
 #[derive(Clone, Debug)]
 pub struct LinksHandle {
     mailbox: Mailbox<LinksMsg>,
@@ -141,10 +142,10 @@ pub struct LinksHandle {
 }
 
 impl LinksHandle {
-    /// Restarts the actor after a failure: with the same socket's address, pins and names.
+    /// Restarts the actor after a failure: with the same socket address, pins and names.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The actor cannot be started.
     pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
         let actor = LinksActor {
             parts: Arc::clone(&self.parts),
@@ -153,7 +154,7 @@ impl LinksHandle {
         self.mailbox.start(actor, ()).await
     }
 
-    /// Opens the socket, and dials from now on. Another one that is open is closed.
+    /// Opens the socket and starts dialing. Closes a socket that is already open.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -170,20 +171,20 @@ impl LinksHandle {
         self.mailbox.ask(|reply| LinksMsg::Close(why, reply)).await
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.endpoint()?.address().ok()
     }
 
-    /// The socket, for pairing to dial through.
+    /// The socket, through which pairing dials.
     #[must_use]
     pub(crate) fn endpoint(&self) -> Option<LinkEndpoint> {
         (*self.parts.endpoint.load()).clone()
     }
 
-    /// Exactly these nodes may have links from when this resolves: those of others are cut by then. `names` are
-    /// places, as `host:port`, where members may be.
+    /// Allows links with exactly these nodes; links of other nodes are closed when this resolves. `names`
+    /// are addresses as `host:port` at which members may be.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -196,14 +197,14 @@ impl LinksHandle {
         self.mailbox.ask(ask).await
     }
 
-    /// A node, or somebody in its name, was found there. Nothing of strangers is kept.
+    /// Adds an address at which a node was found, unverified. Hints for unknown nodes are ignored.
     pub fn add_hint(&self, node: NodeId, address: SocketAddr) {
-        // One that is lost for want of room is announced again.
+        // A hint that is lost in a full queue is announced again.
         let _ = self.mailbox.send(LinksMsg::Hint(node, address));
     }
 
-    /// Tells a node, if there is a link to it. Of what waits to be sent, an older word of the same kind about
-    /// the same is left out.
+    /// Sends a node a message, if there is a link to it. A queued older message of the same kind and
+    /// subject is replaced.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -217,7 +218,7 @@ impl LinksHandle {
         self.parts.table.load().links.get(&node).cloned()
     }
 
-    /// The links there are.
+    /// The published table of links.
     #[must_use]
     pub fn table(&self) -> Arc<LinkTable> {
         self.parts.table.load()
@@ -229,7 +230,7 @@ impl LinksHandle {
         self.parts.table.load().links.keys().copied().collect()
     }
 
-    /// Those of them whose version lacks some of these.
+    /// The linked nodes whose version lacks some of these features.
     #[must_use]
     pub fn linked_nodes_without(&self, features: WireFeatures) -> Vec<NodeId> {
         let table = self.parts.table.load();
@@ -238,19 +239,19 @@ impl LinksHandle {
         older.map(|(node, _)| *node).collect()
     }
 
-    /// What this node passes on for others at present.
+    /// The pairs of nodes that this node relays for at present.
     #[must_use]
     pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
         let endpoint = self.endpoint();
         endpoint.map_or_else(Vec::new, |endpoint| endpoint.relayed_pairs())
     }
 
-    /// What the node says of itself on links that begin from now on.
+    /// Sets the name and role that the node reports on new links.
     pub fn set_hello(&self, name: NodeName, role: ReportedRole) {
         self.parts.hello.store(Arc::new((name, role)));
     }
 
-    /// Whether nodes that are not known may ask to be paired.
+    /// Allows or forbids pairing requests of unknown nodes.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -260,7 +261,7 @@ impl LinksHandle {
             .await
     }
 
-    /// Each member, and how the link to it is.
+    /// The status of each member and its link.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -269,7 +270,7 @@ impl LinksHandle {
     }
 }
 
-/// Who may have links, and names of places where they may be.
+/// The nodes that may have links, and configured addresses at which they may be.
 #[derive(Clone, Debug, Default)]
 pub struct LinkPins {
     peers: BTreeMap<NodeId, PinnedPeer>,
@@ -281,21 +282,21 @@ pub struct LinkPins {
 pub enum LinksMsg {
     /// Open the socket.
     Open(SocketAddr, Reply<Result<SocketAddr, OpenError>>),
-    /// Close it.
+    /// Close the socket.
     Close(LinkClose, Reply<()>),
-    /// Who may have links.
+    /// Set the nodes that may have links.
     Pin(LinkPins, Reply<()>),
-    /// A hint.
+    /// Add an address hint.
     Hint(NodeId, SocketAddr),
-    /// Tell a node.
+    /// Send a message to a node.
     Send(NodeId, Control),
-    /// Whether strangers may ask.
+    /// Allow or forbid pairing requests.
     Pairing(bool, Reply<()>),
-    /// How the links are.
+    /// Get the status of the links.
     Status(Reply<Vec<LinkStatus>>),
-    /// Somebody dialed and was taken.
+    /// An incoming link was accepted.
     Accepted(AcceptedLink),
-    /// The socket with this number takes nobody any more.
+    /// The socket with this number no longer accepts links.
     SocketLost(u64),
     /// A dial has ended.
     Dialed(Box<DialResult>),
@@ -303,7 +304,7 @@ pub enum LinksMsg {
     Received(u64, LinkMessage, Reply<()>),
     /// The link with this number ended.
     Ended(u64, LinkGone),
-    /// Something is due.
+    /// A timer is due.
     TimerDue,
 }
 
@@ -315,10 +316,10 @@ pub struct LinksActor {
 }
 
 impl LinksActor {
-    /// Starts the actor. No socket is open yet.
+    /// Starts the actor. The socket is not open yet.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The actor cannot be started.
     pub async fn start(start: LinksStart) -> Result<(LinksHandle, ActorCell), SpawnErr> {
         let parts = LinksShared::new(start);
         let parts = parts.map_err(|error| SpawnErr::StartupFailed(error.into()))?;

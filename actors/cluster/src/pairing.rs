@@ -1,10 +1,10 @@
-//! How nodes join: creates tickets, handles nodes that show one, and shows one to another node. The operator invites,
-//! approves and joins; the kernel persists the admission.
+//! Pairing, by which nodes join: creates tickets, handles nodes that show one, and shows one to another
+//! node. The operator invites, approves and joins; the kernel persists the admission.
 //!
-//! Each link of a pairing has a task of its own; the actor decides with the engine. Tickets are kept in memory:
-//! a kernel that is started again has none out.
+//! Each pairing link has a task of its own; the actor decides with the engine. Tickets are stored in memory
+//! only: a restarted kernel has none.
 
-mod guests;
+mod inviting;
 mod joining;
 mod pending_node;
 mod state;
@@ -29,34 +29,33 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 pub use self::pending_node::{canonical_address, id_check_note};
 
-use self::guests::{DecisionReceiver, TicketRequest};
+use self::inviting::{DecisionReceiver, TicketRequest};
 use self::state::PairingState;
 use crate::links::LinksHandle;
 
-/// What pairing needs.
+/// The parameters of the actor.
 #[derive(Debug)]
 pub struct PairingStart {
     /// The node's key.
     pub key: NodeKey,
     /// The links: their socket carries pairings, too.
     pub links: LinksHandle,
-    /// What is to be written down.
+    /// Receives the admissions to persist.
     pub events: EventSink<PairingEvent>,
-    /// Other nodes wait for approval than before.
+    /// Notified when the list of nodes waiting for approval changes.
     pub pending_changed: EventSink<()>,
     /// The audit log.
     pub audit: AuditHandle,
 }
 
-/// What the kernel does for pairing.
+/// Requests and notifications of pairing for the kernel.
 #[derive(Debug)]
 pub enum PairingEvent {
-    /// A node asks to join, and a person has to decide.
+    /// A node requests to join, and a person has to decide.
     ApprovalRequested(PendingNode),
-    /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
-    /// sides.
+    /// Persist the node as a member, and return what it needs; or the error, in words for both sides.
     Admit(AdmissionRequest, Reply<Result<NodeAdmission, String>>),
-    /// This node was admitted: keep what it was given, and answer when that is on disk.
+    /// This node was admitted: persist the admission, and reply when it is on disk.
     Joined(NodeAdmission, Reply<Result<(), String>>),
 }
 
@@ -67,67 +66,67 @@ pub struct AdmissionRequest {
     pub node: NodeId,
     /// Its key, as the link proved it.
     pub key: PublicKey,
-    /// What it wants to be called.
+    /// The requested name.
     pub name: NodeName,
-    /// What it may do.
+    /// Its role.
     pub role: ReportedRole,
 }
 
-/// What a new node is given.
+/// The data that a new node receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAdmission {
     /// The cluster: the hash of its founding entry.
     pub cluster: ClusterId,
     /// Entries of the logs, the founding one first: at most a megabyte of them.
     pub entries: Vec<Vec<u8>>,
-    /// What the node is called.
+    /// The name of the node.
     pub name: NodeName,
-    /// What it may do.
+    /// Its role.
     pub role: ReportedRole,
-    /// The key of the node that let it in.
+    /// The key of the node that admitted it.
     pub inviter: PublicKey,
 }
 
-/// What a ticket is to be good for.
+/// The options of a ticket.
 #[derive(Clone, Debug)]
 pub struct InviteOptions {
     /// The cluster.
     pub cluster: ClusterId,
-    /// What the node may do.
+    /// The role of the node to admit.
     pub role: ReportedRole,
     /// The lifetime of the ticket; 15 minutes by default.
     pub ttl: Option<std::time::Duration>,
     /// Its holder is admitted without a person's approval.
     pub is_preapproved: bool,
-    /// Where this node is, as `host:port`.
+    /// The addresses of this node, as `host:port`.
     pub addresses: Vec<String>,
 }
 
 /// A new ticket.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// To be handed to one person. A secret.
+    /// The text to give to one person. A secret.
     pub ticket: String,
-    /// What it is called here.
+    /// Its id.
     pub id: TicketId,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_ms: u64,
 }
 
-/// A ticket that is out.
+/// The status of an open ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketStatus {
-    /// What it is called.
+    /// Its id.
     pub id: TicketId,
-    /// What the node may do.
+    /// The role of the node to admit.
     pub role: ReportedRole,
     /// Its holder is admitted without a person's approval.
     pub is_preapproved: bool,
-    /// When it ends.
+    /// When it expires.
     pub expires_ms: u64,
-    /// Where it leads, as `host:port`.
+    /// The addresses in it, as `host:port`.
     pub addresses: Vec<String>,
-    /// How far it is.
+    /// The stage of its pairing.
     pub(crate) stage: TicketStage,
 }
 
@@ -136,80 +135,81 @@ pub struct TicketStatus {
 pub struct PendingNode {
     /// The ticket it showed.
     pub id: TicketId,
-    /// Who it is, and the words that both sides show.
+    /// The node, and the words that both sides show.
     pub node: PairingNode,
     /// Its permissions once admitted.
     pub role: ReportedRole,
-    /// Where it asks from.
+    /// The address it connects from.
     pub(crate) address: Option<SocketAddr>,
-    /// When the ticket ends, in milliseconds since 1970.
+    /// When the ticket expires, in milliseconds since 1970.
     pub(crate) expires_ms: u64,
 }
 
-/// How far this node's own joining is.
+/// The progress of this node's own join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joining {
-    /// Who made the ticket.
+    /// The node that created the ticket.
     pub inviter: NodeId,
-    /// What this node wants to be called.
+    /// The requested name of this node.
     pub name: NodeName,
-    /// When the ticket ends, in milliseconds since 1970.
+    /// When the ticket expires, in milliseconds since 1970.
     pub expires_ms: u64,
     /// The words that both sides show, once they are known.
     pub words: Option<String>,
-    /// The words are without nonces, for the inviter is older: who holds the ticket can grind them.
+    /// The words are derived without nonces, because the inviter runs an older version: the holder of the
+    /// ticket can grind them.
     pub has_weak_words: bool,
-    /// How far it is.
+    /// The current step.
     pub progress: JoinProgress,
 }
 
 /// The steps of joining.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinProgress {
-    /// The other side is being dialed; what the last try came to.
+    /// The inviter is being dialed; with the error of the last attempt.
     Dialing(Option<String>),
-    /// The other side was heard, and a person there decides.
+    /// The inviter answered, and a person there decides.
     Waiting,
-    /// It is admitted, and has persisted that.
+    /// This node is admitted, and has persisted that.
     Admitted(Box<NodeAdmission>),
-    /// The other side said no, and why.
+    /// The inviter denied the request, with the reason.
     Refused(String),
-    /// The ticket ended before somebody decided.
+    /// The ticket expired before a decision.
     Expired,
-    /// It was admitted and cannot persist what it received.
+    /// This node was admitted and cannot persist the admission.
     Failed(String),
 }
 
-/// What a node that shows a ticket is answered.
+/// The answer to a node that shows a ticket.
 #[derive(Debug)]
 pub struct TicketAnswer {
     pub(super) reply: PairingReply,
-    /// Of this side, to a node that has revealed its own.
+    /// This side's nonce, for a node that has revealed its own.
     pub(super) nonce: Option<WordNonce>,
 }
 
-/// Why nothing is done.
+/// Errors of pairing actions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairingActionError {
-    /// It is no ticket.
+    /// The text is no valid ticket.
     #[error(transparent)]
     Ticket(#[from] BadTicket),
-    /// The engine refuses.
+    /// The engine rejects the action.
     #[error(transparent)]
     Refused(#[from] PairingRejection),
-    /// The kernel cannot write it down.
+    /// The kernel cannot persist the admission.
     #[error("{0}")]
     NotAdmitted(String),
-    /// It is this node's own ticket.
+    /// The ticket is this node's own.
     #[error("this node made the ticket: use it on the other one")]
     OwnTicket,
-    /// The ticket's time is long over.
+    /// The ticket expired long ago.
     #[error("the ticket has expired: ask for another one")]
     Expired,
-    /// That the ticket was made is not written down.
+    /// The creation of the ticket could not be recorded.
     #[error("the ticket is good for nothing: {0}")]
     NotRecorded(#[from] AuditWriteError),
-    /// There is no socket.
+    /// The socket is not open.
     #[error("links to other nodes are not open here")]
     NotOpen,
     /// The actor is not reachable.
@@ -217,24 +217,24 @@ pub enum PairingActionError {
     Actor(#[from] AskError),
 }
 
-/// Handle for everyone.
+/// Handle of the actor.
 #[derive(Clone, Debug)]
 pub struct PairingHandle {
     mailbox: Mailbox<PairingMsg>,
 }
 
 impl PairingHandle {
-    /// Makes a ticket. Links have to be open.
+    /// Creates a ticket. Links have to be open.
     ///
     /// # Errors
     /// [`PairingActionError`].
-    pub async fn invite(&self, terms: InviteOptions) -> Result<Invitation, PairingActionError> {
+    pub async fn invite(&self, options: InviteOptions) -> Result<Invitation, PairingActionError> {
         self.mailbox
-            .ask(|reply| PairingMsg::Invite(terms, reply))
+            .ask(|reply| PairingMsg::Invite(options, reply))
             .await?
     }
 
-    /// The tickets that are out.
+    /// The open tickets.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -242,7 +242,7 @@ impl PairingHandle {
         self.mailbox.ask(PairingMsg::Tickets).await
     }
 
-    /// Makes a ticket good for nothing. False when there was none.
+    /// Withdraws a ticket. False when there is none with this id.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -260,18 +260,18 @@ impl PairingHandle {
         self.mailbox.ask(PairingMsg::PendingNodes).await
     }
 
-    /// Lets the node in that showed this ticket, if it is the one whose words were looked at; resolves when that is
-    /// written down.
+    /// Approves the node that showed this ticket, if its words are the compared ones; resolves when the
+    /// admission is persisted.
     ///
     /// # Errors
-    /// [`PairingActionError`]; where the kernel cannot write it down, the ticket is as good as before.
+    /// [`PairingActionError`]; if the kernel cannot persist the admission, the ticket stays valid.
     pub async fn approve(&self, id: TicketId, words: String) -> Result<(), PairingActionError> {
         self.mailbox
             .ask(|reply| PairingMsg::Approve(id, words, reply))
             .await?
     }
 
-    /// Turns the node away that showed this ticket, and uses the ticket up. False when there was none.
+    /// Denies the node that showed this ticket, and uses the ticket up. False when there was none.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -281,8 +281,8 @@ impl PairingHandle {
             .await
     }
 
-    /// Shows a ticket to the node that made it, in place of one that is being shown. Answers at once;
-    /// [`Self::joining`] tells the words, and what comes of it.
+    /// Shows a ticket to the node that created it, in place of a running join. Returns at once;
+    /// [`Self::joining`] reports the words and the outcome.
     ///
     /// # Errors
     /// [`PairingActionError`].
@@ -295,7 +295,7 @@ impl PairingHandle {
         self.mailbox.ask(ask).await?
     }
 
-    /// How far the last joining is; `None` before the first.
+    /// The progress of the last join; `None` before the first.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -303,58 +303,58 @@ impl PairingHandle {
         self.mailbox.ask(PairingMsg::Joining).await
     }
 
-    /// A node that is not known came by a link of its own.
-    pub fn add_guest(&self, link: Box<PairingLink>) {
-        // One that is dropped is closed, and dials again.
-        let _ = self.mailbox.send(PairingMsg::Guest(link));
+    /// Adds an unknown node that connected for pairing.
+    pub fn add_node(&self, link: Box<PairingLink>) {
+        // A dropped link is closed, and its node dials again.
+        let _ = self.mailbox.send(PairingMsg::NodeConnected(link));
     }
 }
 
 /// Messages to the actor.
 pub enum PairingMsg {
-    /// Make a ticket.
+    /// Create a ticket.
     Invite(InviteOptions, Reply<Result<Invitation, PairingActionError>>),
-    /// Tell the tickets.
+    /// List the tickets.
     Tickets(Reply<Vec<TicketStatus>>),
-    /// Tell who waits.
+    /// List the nodes that wait for approval.
     PendingNodes(Reply<Vec<PendingNode>>),
-    /// A person who compared these words approves.
+    /// Approve the node with these compared words.
     Approve(TicketId, String, Reply<Result<(), PairingActionError>>),
-    /// A ticket ends, for a reason that who waits is told.
+    /// End a ticket, with a reason for waiting nodes.
     EndTicket(TicketId, &'static str, Reply<bool>),
     /// Show a ticket.
     Join(String, NodeName, Reply<Result<Joining, PairingActionError>>),
-    /// Tell how far that is.
+    /// Get the progress of the join.
     Joining(Reply<Option<Joining>>),
-    /// A node that is not known.
-    Guest(Box<PairingLink>),
+    /// An unknown node connected.
+    NodeConnected(Box<PairingLink>),
     /// The link of the node with this number has ended.
-    GuestGone(u64),
-    /// It showed a ticket, and commits to a nonce.
+    NodeGone(u64),
+    /// A node showed a ticket, and commits to a nonce.
     Commit(
         Box<TicketRequest>,
         Reply<Result<PairingCommitted, PairingRejection>>,
     ),
-    /// It showed a ticket, and its nonce if it has committed to one.
+    /// A node showed a ticket, and its nonce if it has committed to one.
     ShowTicket(
         Box<TicketRequest>,
         Reply<Result<(TicketAnswer, DecisionReceiver), PairingRejection>>,
     ),
-    /// The kernel has written down who is admitted, or cannot.
+    /// The kernel has persisted an admission, or cannot.
     AdmissionRecorded(TicketId, Result<NodeAdmission, String>),
-    /// The node has what it was given.
+    /// The node has received its admission.
     Delivered(TicketId),
-    /// The words of this node's joining with that number.
+    /// The words of this node's join with that number.
     Words(u64, String),
-    /// How far this node's joining with that number is.
+    /// The progress of this node's join with that number.
     Progress(u64, JoinProgress),
-    /// A ticket's time may be over.
+    /// A ticket may have expired.
     Expire,
 }
 
 impl std::fmt::Debug for PairingMsg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without what they hold: secrets are among it.
+        // Without the contents, which include secrets.
         f.write_str("PairingMsg")
     }
 }
@@ -364,10 +364,10 @@ impl std::fmt::Debug for PairingMsg {
 pub struct PairingActor;
 
 impl PairingActor {
-    /// Starts the actor. No ticket is out.
+    /// Starts the actor. There are no tickets yet.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The actor cannot be started.
     pub async fn start(start: PairingStart) -> Result<(PairingHandle, ActorCell), SpawnErr> {
         let (actor, _) = Actor::spawn(None, Self, start).await?;
         let cell = actor.get_cell();
@@ -396,15 +396,15 @@ impl Actor for PairingActor {
         state: &mut PairingState,
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
-            PairingMsg::Invite(terms, reply) => state.invite(terms, reply).await,
+            PairingMsg::Invite(options, reply) => state.invite(options, reply).await,
             PairingMsg::Tickets(reply) => reply.send(state.list_tickets()),
             PairingMsg::PendingNodes(reply) => reply.send(state.pending_nodes()),
             PairingMsg::Approve(id, words, reply) => state.approve(id, Some((words, reply))),
             PairingMsg::EndTicket(id, why, reply) => reply.send(state.end_ticket(id, why).await),
             PairingMsg::Join(ticket, name, reply) => reply.send(state.join(&ticket, name)),
             PairingMsg::Joining(reply) => reply.send(state.joining()),
-            PairingMsg::Guest(link) => state.add_guest(link),
-            PairingMsg::GuestGone(number) => state.remove_guest(number).await,
+            PairingMsg::NodeConnected(link) => state.add_node(link),
+            PairingMsg::NodeGone(number) => state.remove_node(number).await,
             PairingMsg::Commit(asked, reply) => reply.send(state.answer_commitment(*asked)),
             PairingMsg::ShowTicket(asked, reply) => reply.send(state.show_ticket(*asked)),
             PairingMsg::AdmissionRecorded(id, outcome) => state.handle_admission(id, outcome),

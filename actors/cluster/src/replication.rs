@@ -1,8 +1,8 @@
-//! The cluster's logs at this node: what is stored on disk, what is sent to and received from other nodes, and what
-//! they allow here. The engine makes the decisions.
+//! The replicated logs of the cluster at this node: what is stored on disk, what is sent to and received
+//! from other nodes, and what they allow here. The engine makes the decisions.
 //!
-//! Asked by the operator's requests and by pairing; links bring what other nodes say. It publishes a
-//! [`ClusterView`], and tells access control the rules for agents of other nodes.
+//! The operator's requests and pairing send to the actor; links deliver the messages of other nodes. It
+//! publishes a [`ClusterView`], and sends access control the rules for agents of other nodes.
 
 mod disk;
 mod events;
@@ -55,50 +55,51 @@ pub(crate) use self::transfer::TransferPermit;
 pub use self::transfer::{receive_entries, send_entries};
 pub use self::view::{ClusterMemberView, ClusterView, MemberStatus};
 
-/// What the actor needs.
+/// The parameters of the actor.
 #[derive(Debug)]
 pub struct ReplicationStart {
     /// The node's key.
     pub key: NodeKey,
     /// The instance of this node.
     pub instance: LifeId,
-    /// Where the logs are kept. There is nothing before a cluster is founded or joined.
+    /// The folder of the logs. Empty before a cluster is founded or joined.
     pub folder: PathBuf,
-    /// How long what other nodes could take back is allowed after they were heard.
+    /// The lease: how long revocable grants stay valid without a message from the nodes that could revoke
+    /// them.
     pub lease: Duration,
     /// The time by a clock that continues while the machine sleeps.
     pub clock: fn() -> MonotonicTime,
-    /// Where it publishes what it knows of the cluster.
+    /// Publishes the view of the cluster.
     pub view: Arc<Snapshot<ClusterView>>,
     /// The witness of the logs.
     pub witness: Witness,
     /// Access control of this node's servers.
     pub access: AccessHandle,
-    /// What it wants done by links.
+    /// Receives the actions to perform on links.
     pub events: EventSink<ReplicationEvent>,
     /// The audit log.
     pub audit: AuditHandle,
 }
 
-/// What the actor wants done, or tells.
+/// Actions for links, and notifications.
 #[derive(Debug)]
 pub enum ReplicationEvent {
-    /// Say this to the node, if it is linked.
+    /// Send this to the node, if it is linked.
     Send(NodeId, Control),
-    /// Bring the node these entries: [`send_entries`].
+    /// Send the node these entries: [`send_entries`].
     Transfer(NodeId, LogEntries, TransferPermit),
-    /// There is a new view.
+    /// A new view was published.
     Changed(Arc<ClusterView>),
 }
 
-/// What a node gets from the one that invited it.
+/// The data that a new node gets from its inviter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedCluster {
     /// The cluster.
     pub cluster: ClusterId,
     /// The key of the node that invited it, as the link proved it.
     pub inviter: PublicKey,
-    /// Entries of the logs, the founding one first. The rest comes from the nodes that these name.
+    /// Entries of the logs, the founding one first. The rest is requested from the nodes that these name.
     pub entries: Vec<Vec<u8>>,
 }
 
@@ -107,60 +108,61 @@ pub struct JoinedCluster {
 pub struct FoundedCluster {
     /// The cluster.
     pub cluster: ClusterId,
-    /// To be shown once, and kept by a person: the way on when no admin is left.
+    /// Shown once, for a person to store: recovers the cluster when no admin is left.
     pub recovery: RecoveryKey,
 }
 
-/// What the recovery key is used for.
+/// A use of the recovery key.
 #[derive(Debug)]
 pub struct ClusterRecovery {
     /// The key.
     pub key: RecoveryKey,
-    /// It makes this node an admin, which is called so.
+    /// The name of this node, which becomes an admin.
     pub name: NodeName,
-    /// Nodes that are gone: it cuts them off. Without that, a lone admin would wait for them to confirm its log.
+    /// Lost nodes to cut off. Otherwise a lone admin would wait for them to confirm its log.
     pub removed: Vec<NodeId>,
 }
 
-/// What is known, for who decides or reads.
+/// The state of the logs at one moment, for decisions and displays.
 #[derive(Debug)]
 pub struct ClusterSnapshot<'a> {
-    /// The logs, and what they mean here.
+    /// The local replica of the logs.
     pub replica: &'a Replica,
     /// The servers of this node.
     pub servers: &'a LocalServers,
-    /// The time that leases are counted by.
+    /// The time by the clock of leases.
     pub(crate) now: MonotonicTime,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
-    /// The id for a new grant.
+    /// A new id for a grant.
     pub new_grant_id: GrantId,
 }
 
-/// Changes that were made. They are on disk and in force here.
+/// The changes of a proposal. They are on disk and in force here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedChanges {
-    /// What was changed.
+    /// The changes.
     pub changes: Vec<LogChange>,
-    /// The last one's number in this node's log, for [`ReplicationHandle::watch_confirmations`]; None where all of them
-    /// are signed only once other nodes have confirmed that log.
+    /// The sequence number of the last change in this node's log, for
+    /// [`ReplicationHandle::watch_confirmations`]; None if all of them are signed only once other nodes
+    /// have confirmed that log.
     pub number: Option<u64>,
-    /// When they were made, by the clock of leases.
+    /// When they were proposed, by the clock of leases.
     pub proposed_at: MonotonicTime,
 }
 
 /// Decides which changes to make.
 pub(crate) type DecideChanges =
     Box<dyn FnOnce(&ClusterSnapshot<'_>) -> Result<Vec<LogChange>, Refusal> + Send>;
-/// Reads; there are no records where there is no cluster.
+/// Reads the logs; `None` when the node is in no cluster.
 pub(crate) type ReadLogs = Box<dyn FnOnce(Option<&ClusterSnapshot<'_>>) + Send>;
-/// Gets what became of a proposal.
+/// Receives the result of a proposal.
 pub(crate) type ProposalReply = Reply<Result<ProposedChanges, Refusal>>;
 
-/// Who asks, and the trace of the request.
+/// The principal and the trace of a request.
 #[derive(Clone, Debug)]
 pub struct RequestedBy {
-    /// Who asks.
+    /// The principal.
     pub principal: Principal,
     /// The trace.
     pub trace: TraceId,
@@ -174,42 +176,42 @@ pub enum ReplicationMsg {
         RequestedBy,
         Reply<Result<FoundedCluster, Refusal>>,
     ),
-    /// Take part in a cluster.
+    /// Join a cluster.
     Join(Box<JoinedCluster>, RequestedBy, Reply<Result<(), Refusal>>),
     /// Forget the cluster.
     Forget(RequestedBy, Reply<Result<(), Refusal>>),
-    /// Decide, and write it to this node's log.
+    /// Decide on changes, and append them to this node's log.
     Propose(DecideChanges, RequestedBy, ProposalReply),
-    /// The recovery key makes this node an admin.
+    /// Make this node an admin by the recovery key.
     Recover(Box<ClusterRecovery>, RequestedBy, ProposalReply),
-    /// Follow who has confirmed what this node wrote at that place.
+    /// Watch which nodes have confirmed this entry of this node's log.
     Confirmations(u64, Reply<Result<watch::Receiver<Confirmation>, Refusal>>),
-    /// Read.
+    /// Read the logs.
     Read(ReadLogs),
-    /// Whether all that was to be brought to other nodes has been.
+    /// Query whether all queued messages were sent.
     IsFlushed(Reply<bool>),
-    /// Other servers or shares.
+    /// Set the local servers and shares.
     SetServers(LocalServers, Reply<()>),
     /// A node is linked.
     LinkUp(NodeId),
-    /// It is no more.
+    /// The link to a node ended.
     LinkDown(NodeId),
-    /// It has said what it holds.
+    /// A node sent the digest of its logs.
     Received(NodeId, LogsDigest, MessagePermit),
-    /// Its wall clock was measured.
+    /// A node's wall clock was measured.
     Clock(NodeId, PeerClock),
-    /// Entries came whose signatures hold.
+    /// Entries with valid signatures arrived.
     EntriesReceived(Vec<SignedOperation>, Reply<()>),
-    /// All up to this ticket is on the disk of that stay in a cluster.
+    /// All writes up to this ticket of a cluster session are on disk.
     Stored {
-        /// Which stay.
-        stay: u64,
+        /// The cluster session.
+        session: u64,
         /// The ticket.
         ticket: u64,
     },
-    /// What was to be brought to the node has been, or could not.
+    /// The transfer to the node has ended.
     TransferDone(NodeId),
-    /// Time has passed.
+    /// A timer tick.
     Tick,
 }
 
@@ -237,7 +239,7 @@ impl std::fmt::Debug for ReplicationMsg {
     }
 }
 
-/// The refusal where there is no cluster.
+/// The refusal for a node that is in no cluster.
 fn not_in_cluster() -> Refusal {
     let why =
         "this node is in no cluster; `mgp nodes invite` founds one, `mgp nodes join` enters one";
@@ -249,7 +251,7 @@ fn not_in_cluster() -> Refusal {
 pub struct ReplicationActor;
 
 impl ReplicationActor {
-    /// Starts it with what is on disk.
+    /// Starts the actor with the logs on disk.
     ///
     /// # Errors
     /// [`LogsError`], as a text for the person who starts the kernel.
@@ -319,7 +321,7 @@ impl Actor for ReplicationActor {
                 state.apply_entries(&signed);
                 reply.send(());
             }
-            ReplicationMsg::Stored { stay, ticket } => state.handle_stored(stay, ticket),
+            ReplicationMsg::Stored { session, ticket } => state.handle_stored(session, ticket),
             ReplicationMsg::TransferDone(node) => state.handle_transfer_done(node),
             ReplicationMsg::Tick => state.tick(),
         }

@@ -1,7 +1,8 @@
-//! What this node shares with others, persisted and published. The operator changes it; the index of this node and
-//! the rules for agents of other nodes follow it.
+//! What this node shares with others, persisted and published. The operator changes it; the index of this
+//! node and the rules for agents of other nodes follow it.
 //!
-//! A change is in the audit log and on disk before it is published, and published before it is acknowledged.
+//! A change is in the audit log and on disk before it is published, and published before it is
+//! acknowledged.
 
 mod shares_file;
 #[cfg(test)]
@@ -26,11 +27,11 @@ use serde_json::json;
 /// What the actor needs.
 #[derive(Clone, Debug)]
 pub struct SharesStart {
-    /// The file; made when something is shared for the first time.
+    /// The file; created with the first share.
     pub file: PathBuf,
     /// Its witness.
     pub witness: Witness,
-    /// Told the rules whenever they have changed.
+    /// Receives the rules after each change.
     pub changed: EventSink<Arc<Shares>>,
     /// The audit log.
     pub audit: AuditHandle,
@@ -43,43 +44,43 @@ pub struct SharesHandle {
     published: Arc<Snapshot<Shares>>,
 }
 
-/// What somebody wants to share.
+/// A requested share.
 #[derive(Clone, Debug)]
 pub struct ShareSpec {
     /// A server of this node.
     pub server: ServerId,
-    /// With whom.
+    /// The audience.
     pub to: ShareAudience,
-    /// The pattern as it was typed; all tools without.
+    /// The pattern as typed; `None` for all tools.
     pub tools: Option<String>,
     /// The server's own names for its tools; `None` when it has listed none yet.
     pub listed: Option<BTreeSet<Arc<str>>>,
-    /// The rule is for what is to come as well.
+    /// The rule may match tools that do not exist yet.
     pub allow_missing: bool,
 }
 
-/// Why nothing has changed.
+/// Errors of a change of the shares.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareChangeError {
     /// The requested change is not possible.
     #[error(transparent)]
     Refused(#[from] ShareRequestError),
-    /// The audit log takes nothing.
+    /// The audit log rejected the event.
     #[error(transparent)]
     NotRecorded(#[from] AuditWriteError),
     /// The disk failed.
-    #[error("it cannot be kept on disk ({0}), and what is not kept is not shared")]
+    #[error("the share could not be stored on disk ({0}), so it was not added")]
     Save(String),
-    /// The actor is not there.
+    /// The actor is not reachable.
     #[error("what is shared cannot be changed: {0}")]
     Unreachable(#[from] AskError),
 }
 
-/// What the rules say, and what is to become of them.
+/// Computes the changes to the current rules.
 type Change = Box<dyn FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRequestError> + Send>;
 
 impl SharesHandle {
-    /// Reads the rules and starts the actor.
+    /// Loads the rules and starts the actor.
     ///
     /// # Errors
     /// The actor cannot be started; the file cannot be read, as a text for the person who starts the kernel.
@@ -106,28 +107,28 @@ impl SharesHandle {
         ))
     }
 
-    /// The rules of this moment.
+    /// The current rules.
     #[must_use]
     pub fn current(&self) -> Arc<Shares> {
         self.published.load()
     }
 
-    /// Shares something. Returns the rule; `None` when it was shared so already.
+    /// Adds a share. Returns the rule; `None` when it exists already.
     ///
     /// # Errors
-    /// [`ShareChangeError`]; then all is as before.
+    /// [`ShareChangeError`]; then nothing has changed.
     pub async fn add(
         &self,
-        wish: ShareSpec,
+        spec: ShareSpec,
         by: AuditActor,
     ) -> Result<Option<Share>, ShareChangeError> {
         let share = move |shares: &Shares| {
             let request = ShareRequest {
-                server: wish.server,
-                to: wish.to,
-                tools: wish.tools.as_deref(),
-                listed_tools: wish.listed.as_ref(),
-                allow_unmatched: wish.allow_missing,
+                server: spec.server,
+                to: spec.to,
+                tools: spec.tools.as_deref(),
+                listed_tools: spec.listed.as_ref(),
+                allow_unmatched: spec.allow_missing,
             };
             Ok(shares.share(&request)?.into_iter().collect())
         };
@@ -138,11 +139,11 @@ impl SharesHandle {
         }))
     }
 
-    /// Ends what is shared of a server: with everybody or one audience, by one pattern or all of them.
-    /// Returns the rules that ended.
+    /// Removes shares of a server: with everybody or one audience, by one pattern or all of them. Returns
+    /// the removed rules.
     ///
     /// # Errors
-    /// [`ShareChangeError`]; then all is as before.
+    /// [`ShareChangeError`]; then nothing has changed.
     pub async fn remove(
         &self,
         server: ServerId,
@@ -159,7 +160,7 @@ impl SharesHandle {
         Ok(ended.collect())
     }
 
-    /// A node is no longer of the cluster: a node of its name begins without.
+    /// Removes the shares with a node that left the cluster: a new node of its name starts without.
     ///
     /// # Errors
     /// [`ShareChangeError`].
@@ -168,7 +169,7 @@ impl SharesHandle {
         self.change(forget, by).await.map(drop)
     }
 
-    /// A server was removed: one of its name begins unshared.
+    /// Removes the shares of a server that was removed: a new server of its name starts unshared.
     ///
     /// # Errors
     /// [`ShareChangeError`].
@@ -182,7 +183,7 @@ impl SharesHandle {
         self.change(vacate, by).await.map(drop)
     }
 
-    /// Returns the changes that were made.
+    /// Applies a change and returns the changes that were made.
     async fn change(
         &self,
         change: impl FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRequestError> + Send + 'static,
@@ -265,8 +266,8 @@ impl SharesActor {
             let event = share_event(change, by, &trace, Outcome::Success);
             self.start.audit.record_decision(event).await?;
         }
-        let (file, kept) = (self.start.file.clone(), shares.clone());
-        let writing = task::run_blocking("shares.keep", move || shares_file::write(&file, &kept));
+        let (file, rules) = (self.start.file.clone(), shares.clone());
+        let writing = task::run_blocking("shares.keep", move || shares_file::write(&file, &rules));
         let written = match writing.await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(broken) => Err(broken.to_string()),

@@ -1,8 +1,9 @@
-//! The tools of all nodes: each peer gets what this node shares with it, and what the others share is copied and
-//! published. The catalog, links and membership send to it; calls, catalog and search read what it publishes.
+//! The index of shared tools: each peer gets the tools that this node shares with it, and the shared tools
+//! of the others are copied and published. The catalog, links and membership send to it; calls, catalog and
+//! search read what it publishes.
 //!
-//! Only digests are told. Who is behind pulls pages over the owner's own link, in a task of its own; each
-//! page is judged here. Copies and the nodes' names are kept on disk.
+//! Only digests are pushed. A node that is behind pulls pages over the owner's own link, in a task of its
+//! own; each page is validated here. Copies and the nodes' names are stored on disk.
 
 mod copies;
 mod node_handles;
@@ -41,7 +42,7 @@ pub use self::status::IndexedNode;
 use crate::links::{MessagePermit, PeerLink};
 use state::ToolIndexState;
 
-/// What the actor needs.
+/// The parameters of the actor.
 #[derive(Clone, Debug)]
 pub struct ToolIndexStart {
     /// This node.
@@ -52,20 +53,20 @@ pub struct ToolIndexStart {
     pub published: Arc<Snapshot<PeerTools>>,
     /// Where the names of all other nodes are published.
     pub names: Arc<Snapshot<PublishedNames>>,
-    /// Told what happened.
+    /// Receives index events.
     pub events: EventSink<ToolIndexEvent>,
-    /// Told what a peer is to be told.
+    /// Receives the control messages for peers.
     pub control: EventSink<(NodeId, Control)>,
     /// The audit log.
     pub audit: AuditHandle,
 }
 
-/// What happened.
+/// Events of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolIndexEvent {
-    /// Other tools are published than before.
+    /// The published tools changed.
     Changed,
-    /// Other names are published than before.
+    /// The published names changed.
     Renamed,
     /// A peer rejected some of this node's index.
     Reported(NodeId, IndexReport),
@@ -82,39 +83,40 @@ pub struct ToolIndexHandle {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum ToolIndexMsg {
-    /// The servers of this node are these.
+    /// Set the servers of this node.
     SetOffer(BTreeMap<ServerId, Arc<OfferedServer>>),
-    /// What is shared is this.
+    /// Set the shares.
     SetShares(Arc<Shares>),
-    /// Those of them that share nothing.
+    /// Set the members that share nothing.
     SetLeaves(BTreeSet<NodeId>),
-    /// The nodes of the cluster, as they call themselves.
+    /// Set the nodes of the cluster, with the names they report.
     SetMembers(BTreeMap<NodeId, NodeName>),
-    /// There is a link.
+    /// A link was established.
     LinkUp(Arc<PeerLink>),
-    /// There is none any more.
+    /// The link to a node ended.
     LinkDown(NodeId),
     /// A peer sent its digest.
     DigestReceived(NodeId, IndexDigest, MessagePermit),
     /// A peer reported what it rejected.
     ReportReceived(NodeId, IndexReport, MessagePermit),
-    /// A peer asks for a page; answered with none for who is not of the cluster.
+    /// A peer pulls a page; the reply is none for a node outside the cluster.
     Page(NodeId, PullIndex, Reply<Option<IndexPage>>),
     /// A pull has ended.
     Pulled(NodeId, u64, Result<Box<IndexPage>, PullFailure>),
-    /// What has been kept on disk, or not.
+    /// A save has ended.
     Saved(Result<(), String>),
-    /// How each node stands.
+    /// Get the status of each node.
     Status(Reply<Vec<IndexedNode>>),
-    /// Something may have become due.
+    /// A timer may be due.
     TimerDue,
 }
 
 impl ToolIndexHandle {
-    /// Reads what was kept and starts the actor.
+    /// Loads the stored state and starts the actor.
     ///
     /// # Errors
-    /// The actor cannot be started; the names cannot be read, as a text for the person who starts the kernel.
+    /// The actor cannot be started; the names cannot be read, as a text for the person who starts the
+    /// kernel.
     pub async fn start(start: ToolIndexStart) -> Result<(Self, ActorCell), SpawnErr> {
         let (actor, _) = Actor::spawn(None, ToolIndexActor, start).await?;
         let cell = actor.get_cell();
@@ -122,54 +124,54 @@ impl ToolIndexHandle {
         Ok((Self { mailbox }, cell))
     }
 
-    /// The servers of this node are these, and no others; those that nobody shares, too.
+    /// Sets the servers of this node, shared or not.
     pub fn set_offer(&self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
         self.send(ToolIndexMsg::SetOffer(servers));
     }
 
-    /// What this node shares is this from now on.
+    /// Sets what this node shares.
     pub fn set_shares(&self, shares: Arc<Shares>) {
         self.send(ToolIndexMsg::SetShares(shares));
     }
 
-    /// The nodes of the cluster are these, and call themselves so.
+    /// Sets the nodes of the cluster, with the names they report.
     pub fn set_members(&self, members: BTreeMap<NodeId, NodeName>) {
         self.send(ToolIndexMsg::SetMembers(members));
     }
 
-    /// These nodes of the cluster may only call: from the next [`Self::set_members`] on, nothing that they tell is
-    /// taken.
+    /// Sets the nodes of the cluster that may only call: from the next [`Self::set_members`] on, their
+    /// indexes are ignored.
     pub fn set_leaves(&self, leaves: BTreeSet<NodeId>) {
         self.send(ToolIndexMsg::SetLeaves(leaves));
     }
 
-    /// There is a link to a node, perhaps in the place of another one.
+    /// Reports a link to a node, which may replace another one.
     pub fn link_up(&self, link: Arc<PeerLink>) {
         self.send(ToolIndexMsg::LinkUp(link));
     }
 
-    /// There is no link to the node any more.
+    /// Reports the end of the link to a node.
     pub fn link_down(&self, node: NodeId) {
         self.send(ToolIndexMsg::LinkDown(node));
     }
 
-    /// A node sent its digest over its own link.
-    pub fn receive_digest(&self, node: NodeId, digest: IndexDigest, turn: MessagePermit) {
-        self.send(ToolIndexMsg::DigestReceived(node, digest, turn));
+    /// Handles the digest of a node, received over its own link.
+    pub fn receive_digest(&self, node: NodeId, digest: IndexDigest, permit: MessagePermit) {
+        self.send(ToolIndexMsg::DigestReceived(node, digest, permit));
     }
 
-    /// A node reported what it rejected of this one's index.
-    pub fn receive_report(&self, node: NodeId, report: IndexReport, turn: MessagePermit) {
-        self.send(ToolIndexMsg::ReportReceived(node, report, turn));
+    /// Handles a node's report of what it rejected of this index.
+    pub fn receive_report(&self, node: NodeId, report: IndexReport, permit: MessagePermit) {
+        self.send(ToolIndexMsg::ReportReceived(node, report, permit));
     }
 
-    /// Answers the pulls of a node on a stream whose opening has been read.
+    /// Answers the pulls of a node on a stream whose opening was read.
     pub fn serve(&self, node: NodeId, stream: Box<SyncStream>) {
         let serving = streams::serve(self.mailbox.clone(), node, stream);
         task::spawn_detached("tool_index.serve", serving);
     }
 
-    /// How each node stands, by its id.
+    /// The status of each node, by its id.
     ///
     /// # Errors
     /// [`AskError`].
@@ -179,10 +181,10 @@ impl ToolIndexHandle {
 
     fn send(&self, message: ToolIndexMsg) {
         match self.mailbox.send(message) {
-            // The kernel is ending.
+            // The kernel is shutting down.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => {
-                tracing::error!(%error, "the index of all nodes was not told of a change")
+                tracing::error!(%error, "a change could not be sent to the index of all nodes")
             }
         }
     }
@@ -218,13 +220,13 @@ impl Actor for ToolIndexActor {
             ToolIndexMsg::SetMembers(members) => state.set_members(members).await,
             ToolIndexMsg::LinkUp(link) => state.link_up(link),
             ToolIndexMsg::LinkDown(node) => state.link_down(node),
-            ToolIndexMsg::DigestReceived(node, digest, turn) => {
+            ToolIndexMsg::DigestReceived(node, digest, permit) => {
                 state.receive_digest(node, digest);
-                drop(turn);
+                drop(permit);
             }
-            ToolIndexMsg::ReportReceived(node, report, turn) => {
+            ToolIndexMsg::ReportReceived(node, report, permit) => {
                 state.receive_report(node, report);
-                drop(turn);
+                drop(permit);
             }
             ToolIndexMsg::Page(node, pull, reply) => reply.send(state.answer_pull(node, &pull)),
             ToolIndexMsg::Pulled(node, number, page) => state.handle_pulled(node, number, page),

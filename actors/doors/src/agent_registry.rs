@@ -1,5 +1,5 @@
-//! The registry of agents with tokens: a change is on disk before it is answered, then published.
-//! Used by the operator; writes to the audit log.
+//! The registry of agents with tokens: a change is on disk before it is acknowledged, then published. Used
+//! by the operator; writes to the audit log.
 
 mod file;
 
@@ -38,7 +38,7 @@ pub enum RegistryChangeError {
     #[error(transparent)]
     Audit(#[from] AuditWriteError),
     /// The actor cannot be reached.
-    #[error("the list of agents cannot be asked: {0}")]
+    #[error("the agent registry is not reachable: {0}")]
     Unreachable(#[from] AskError),
 }
 
@@ -76,7 +76,7 @@ impl AgentRegistryHandle {
         }
     }
 
-    /// Adds an agent and makes its token; both are on disk when this returns.
+    /// Adds an agent and creates its token; both are on disk when this returns.
     ///
     /// # Errors
     /// [`RegistryChangeError`].
@@ -163,8 +163,8 @@ fn new_token() -> String {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum AgentRegistryMsg {
-    /// Change the registry; answered when the change is in the audit log, on disk and published, and all it ends was
-    /// cancelled.
+    /// Change the registry; the reply is sent when the change is in the audit log, on disk and published,
+    /// and all that it ends was cancelled.
     Change(AgentChange, TraceId, Reply<Result<(), RegistryChangeError>>),
 }
 
@@ -175,7 +175,7 @@ pub struct AgentRegistryActor {
     pub file: PathBuf,
     /// The published registry.
     pub registered_agents: RegisteredAgents,
-    /// Ends what a revoked token was used for.
+    /// Ends everything that a revoked token is used for.
     pub revocation: Arc<Revocation>,
     /// The audit log.
     pub audit: AuditHandle,
@@ -218,12 +218,13 @@ impl AgentRegistryActor {
     ) -> Result<(), RegistryChangeError> {
         let mut next = registry.clone();
         next.apply(&change)?;
-        // The audit log comes first, so that no change is without a record.
+        // The audit log comes first, so that no change is unrecorded.
         self.audit
             .record_decision(audit_event(&change, trace, Outcome::Success))
             .await?;
-        let (file, kept) = (self.file.clone(), next.to_records());
-        let writing = task::run_blocking("agent_registry.write", move || file::write(&file, &kept));
+        let (file, records) = (self.file.clone(), next.to_records());
+        let writing =
+            task::run_blocking("agent_registry.write", move || file::write(&file, &records));
         let written = writing.await.map_err(std::io::Error::other).flatten();
         if let Err(error) = written {
             self.audit
@@ -231,11 +232,11 @@ impl AgentRegistryActor {
             return Err(error.into());
         }
         *registry = next.clone();
-        // First new connections are refused, then existing ones are ended.
-        let life = self.registered_agents.publish(&change, next);
+        // First new connections are rejected, then existing ones are ended.
+        let revocation = self.registered_agents.publish(&change, next);
         if change.is_revocation() {
-            if let Some(life) = life {
-                life.cancel();
+            if let Some(revocation) = revocation {
+                revocation.cancel();
             }
             self.revocation.end_agent(change.agent()).await;
         }
@@ -273,11 +274,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_long_told_apart_and_never_the_same() {
+    fn tokens_are_long_recognizable_and_unique() {
         let (one, two) = (new_token(), new_token());
         assert_ne!(one, two);
         assert!(one.starts_with("mgp_") && one.len() == 47, "{one}");
-        let made = NewToken {
+        let new_token_text = NewToken {
             text: one.clone(),
             entry: serde_json::from_str(&format!(
                 r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
@@ -285,6 +286,6 @@ mod tests {
             ))
             .unwrap(),
         };
-        assert!(!format!("{made:?}").contains(&one));
+        assert!(!format!("{new_token_text:?}").contains(&one));
     }
 }

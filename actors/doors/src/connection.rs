@@ -1,5 +1,5 @@
-//! The actor of one line connection: the owner-only socket, and `mgp stdio` through it.
-//! It reads its own socket and gets no messages.
+//! The actor of one line connection: the operator's socket, and `mgp stdio` through it. It reads its own
+//! socket and receives no messages.
 
 use std::future::Future;
 use std::path::{Component, Path};
@@ -42,7 +42,7 @@ use mgp_runtime::{ActorCountGuard, CountedKind, task};
 /// An agent that does not read for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest folder that a client may name, in bytes: the longest path of the system.
+/// The longest folder that a client may name, in bytes: the longest path of the system.
 const FOLDER_MAX: usize = 4096;
 
 /// How long requests may take after the agent has closed its side.
@@ -58,15 +58,15 @@ pub(crate) struct ConnectionActor {
 /// The state of the actor.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
-    /// `None` once the connection has ended in order.
+    /// `None` once the connection has ended normally.
     presence: Option<AgentPresence>,
     _alive: ActorCountGuard,
 }
 
-/// Serves an agent on a pair of byte streams until either side closes, or `leave` resolves. Without a `view` the
-/// agent may choose one with `mgp/door/open`.
+/// Serves an agent on a pair of byte streams until either side closes, or `leave` resolves. Without a
+/// `view` the agent may choose one with `mgp/door/open`.
 pub async fn serve<R, W>(
-    reception: EndpointContext,
+    context: EndpointContext,
     id: AgentId,
     operator: bool,
     view: Option<CatalogView>,
@@ -78,28 +78,28 @@ pub async fn serve<R, W>(
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (sink, lines_out) = lines::line_channel(QueueLimits::default());
-    let (room, longest) = (
-        reception.message_budgets.agent_budget(&id),
-        reception.message_budgets.message_max(),
+    let (budget, longest) = (
+        context.message_budgets.agent_budget(&id),
+        context.message_budgets.message_max(),
     );
     let agent = Agent::new(id, operator, AgentChannel::Line(sink.clone()));
     let actor = ConnectionActor {
-        endpoint: reception.clone(),
+        endpoint: context.clone(),
         agent: agent.clone(),
     };
-    let cell = reception.agents.get_cell();
+    let cell = context.agents.get_cell();
     let Ok((actor, ended)) = Actor::spawn_linked(None, actor, (), cell).await else {
         return;
     };
     let mut inbound = Inbound {
-        endpoint: reception,
+        endpoint: context,
         agent: agent.clone(),
         sink: sink.clone(),
         view: view.map_or_else(OnceLock::new, OnceLock::from),
         overrun: PartialMessage::default(),
     };
     let writing = task::spawn_supervised("connection.write", lines_out.run(writer, STALL_TIMEOUT));
-    let reading = lines::read_lines_with_budget(reader, longest, Some(room), move |frame| {
+    let reading = lines::read_lines_with_budget(reader, longest, Some(budget), move |frame| {
         inbound.handle_frame(frame);
     });
     tokio::pin!(writing);
@@ -147,13 +147,13 @@ impl Actor for ConnectionActor {
     }
 }
 
-/// The reading side.
+/// The reading side of the connection.
 struct Inbound {
     endpoint: EndpointContext,
     agent: Arc<Agent>,
     sink: LineSink,
     view: OnceLock<CatalogView>,
-    /// Looks for the id in the start of a dropped line that is over the limit.
+    /// Scans the start of a dropped oversized line for its id.
     overrun: PartialMessage,
 }
 
@@ -167,7 +167,7 @@ impl Inbound {
                     self.send_failure(&line, &panic_refusal(&broken));
                 }
             }
-            // Answered when the line has ended; what follows is read as usual.
+            // Answered at the end of the line; later lines are read as usual.
             Frame::LimitExceeded { head } => {
                 self.overrun = PartialMessage::scan(&head);
             }
@@ -182,35 +182,35 @@ impl Inbound {
         }
     }
 
-    /// The handler of a message panicked: if it was a request, it is answered with this error.
+    /// Answers a request whose handler panicked with this error.
     fn send_failure(&self, line: &[u8], refusal: &Refusal) {
-        let seen = PartialMessage::scan(line);
-        if !seen.is_response()
-            && let Some(id) = seen.id()
+        let scanned = PartialMessage::scan(line);
+        if !scanned.is_response()
+            && let Some(id) = scanned.id()
         {
             self.agent.finish_request(&id);
             self.send(refusal.render_response(id.as_json(), self.dialect()));
         }
     }
 
-    /// A line over the limit has ended: an error is sent under its id, if that can be parsed. If it was an answer,
-    /// its callback fails.
+    /// Answers an oversized line at its end with an error under its id, if that can be parsed. If the line
+    /// was the answer to a callback, the callback fails.
     fn handle_oversized(&mut self, tail: &[u8], len: u64) {
-        let seen = std::mem::take(&mut self.overrun);
-        let whose = seen
+        let scanned = std::mem::take(&mut self.overrun);
+        let request_id = scanned
             .id()
             .or_else(|| partial_message::find_trailing_id(tail));
-        let (code, words) = self.drop_reason(len);
-        let error = ErrorObject::new(code, words);
+        let (code, text) = self.drop_reason(len);
+        let error = ErrorObject::new(code, text);
         let error = serde_json::to_string(&error).expect("an error object is always JSON");
-        match whose {
-            Some(id) if seen.is_response() => self.agent.settle_callback(&id, Err(error.into())),
+        match request_id {
+            Some(id) if scanned.is_response() => self.agent.settle_callback(&id, Err(error.into())),
             Some(id) => self.send(jsonrpc::error(id.as_json(), &error)),
             None => self.send(jsonrpc::error("null", &error)),
         }
     }
 
-    /// Why a line was dropped: it is too long, or there was no capacity.
+    /// The error for a dropped line: it is too long, or there was no capacity.
     fn drop_reason(&self, len: u64) -> (i64, String) {
         let longest = self.endpoint.message_budgets.message_max();
         if usize::try_from(len).is_ok_and(|len| len <= longest) {
@@ -253,7 +253,8 @@ impl Inbound {
         }
     }
 
-    /// An unreadable answer is not answered, because its id is one of the kernel's.
+    /// Handles an unreadable message. An unreadable answer gets no error, because its id is one of the
+    /// kernel's.
     fn handle_malformed(&self, text: &[u8], malformed: &Malformed) {
         self.agent.tap_unreadable(text);
         if self.agent.settle_malformed(text, malformed) {
@@ -274,7 +275,7 @@ impl Inbound {
         self.agent.caller().is_some_and(|c| c.version.has_batches())
     }
 
-    /// 2025-03-26 only. Each answer may be sent as its own line.
+    /// Handles a batch, in 2025-03-26 only. Each answer may be sent as its own line.
     fn handle_batch(&self, text: &ByteString) {
         for message in jsonrpc::split_batch(text.as_bytes()).unwrap_or_default() {
             let message = text.slice_ref(message.get());
@@ -296,7 +297,7 @@ impl Inbound {
         let refuse = |refusal: Refusal| self.send(refusal.render_response(id.as_json(), dialect));
         match method {
             // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
-            // however much is under way.
+            // even at the limit of in-flight requests.
             "ping" => match self.agent.ping(&id) {
                 Ok(answer) => self.send(answer),
                 Err(refusal) => refuse(refusal),
@@ -335,7 +336,7 @@ impl Inbound {
         }
     }
 
-    /// Handles a stateless request, whatever was sent on this connection before (MCP 2026-07-28).
+    /// Handles a stateless request, even after other messages on this connection (MCP 2026-07-28).
     fn handle_stateless(
         &self,
         id: RequestId,
@@ -385,7 +386,7 @@ impl Inbound {
         });
     }
 
-    /// What responses of its agent may take.
+    /// The memory budget for responses of its agent.
     fn budget(&self) -> ResponseBudget {
         let responses = &self.endpoint.directory.responses;
         responses.budget(self.agent.id())
@@ -411,20 +412,20 @@ impl Inbound {
 
     fn open_view(&self, params: Option<&str>) -> Result<(), Refusal> {
         let open: door::Open = mcp::parse_params(params)?;
-        // Before it states its identity: only the owner learns what there is.
+        // Before it states its identity: only the operator learns which servers exist.
         let owner = self.agent.is_operator();
         if let Some(name) = &open.agent {
             self.act_as(name)?;
         } else if owner && open.set.is_some() {
             self.act_as(AgentId::LOCAL)?;
         }
-        // What somebody else says of folders opens none: every `mgp stdio` says where it is.
+        // Only the operator's client may name a folder: every `mgp stdio` sends its own.
         if let Some(folder) = open.folder.as_deref().filter(|_| owner) {
             self.set_working_folder(folder)?;
         }
         let view = parse_view(&open)?;
-        let who = identity(self.agent.id(), self.agent.is_operator(), &view);
-        if !self.endpoint.routes.is_view_known(&view, &who) {
+        let principal = identity(self.agent.id(), self.agent.is_operator(), &view);
+        if !self.endpoint.routes.is_view_known(&view, &principal) {
             return Err(match view {
                 CatalogView::Set(set) => Refusal::BadParams(self.unknown_set_message(&set, owner)),
                 CatalogView::One(server) if owner => {
@@ -435,15 +436,15 @@ impl Inbound {
         }
         self.view
             .set(view)
-            .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+            .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already sent".into()))
     }
 
-    /// Servers may be started in the folder that the owner's client says it works in. Whether it is there is seen
-    /// when one is.
+    /// Sets the folder in which servers may be started, as reported by the operator's client. Its existence
+    /// is checked when a server is started.
     fn set_working_folder(&self, folder: &Path) -> Result<(), Refusal> {
         let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-        let fits = folder.as_os_str().len() <= FOLDER_MAX;
-        if !fits || !folder.is_absolute() || !folder.components().all(plain) {
+        let is_short = folder.as_os_str().len() <= FOLDER_MAX;
+        if !is_short || !folder.is_absolute() || !folder.components().all(plain) {
             return Err(Refusal::BadParams(
                 "`folder` is the whole path of a folder, without links".into(),
             ));
@@ -452,21 +453,22 @@ impl Inbound {
         Ok(())
     }
 
-    /// The owner acts as one of the agents.
+    /// Makes the operator act as one of the agents.
     fn act_as(&self, name: &str) -> Result<(), Refusal> {
         if name == AgentId::LOCAL {
             return self.agent.act_as(AgentId::new(AgentId::LOCAL));
         }
         let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
         self.agent.act_as(id.clone())?;
-        // Checked afterwards, so that an agent removed meanwhile is either not known or ended with the rest.
+        // Checked afterwards, so that an agent removed meanwhile is either unknown or ended with the rest.
         if !self.endpoint.registered_agents.contains(&id) {
             return Err(Refusal::BadParams(self.unknown_agent_message(&id)));
         }
         Ok(())
     }
 
-    /// The error for a set that the caller has no endpoint for; the owner gets the list of existing sets.
+    /// The error for a set that the caller has no endpoint for; the operator gets the list of existing
+    /// sets.
     fn unknown_set_message(&self, set: &SetName, owner: bool) -> String {
         const LISTED: &str = "`mgp sets list` shows the known ones";
         let table = self.endpoint.directory.access();
@@ -478,32 +480,32 @@ impl Inbound {
             let agent = self.agent.id();
             return format!("{agent} is held to another set than {set} (`set` in [agents.*])");
         }
-        let near = nearest_name(set.as_str(), named.keys().map(SetName::as_str));
-        let near = near.map(|near| format!(" (did you mean {near}?)"));
-        format!("no set {set}{}; {LISTED}", near.unwrap_or_default())
+        let suggestion = nearest_name(set.as_str(), named.keys().map(SetName::as_str));
+        let suggestion = suggestion.map(|suggestion| format!(" (did you mean {suggestion}?)"));
+        format!("no set {set}{}; {LISTED}", suggestion.unwrap_or_default())
     }
 
-    /// The error for an unknown server, with a suggestion. Only the owner can read it.
+    /// The error for an unknown server, with a suggestion. Only the operator can read it.
     fn unknown_server_message(&self, server: &ServerId) -> String {
-        let near = self.endpoint.routes.nearest_server(server);
-        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        let suggestion = self.endpoint.routes.nearest_server(server);
+        let suggestion = suggestion.map(|suggestion| format!(" (did you mean {suggestion}?)"));
         format!(
             "no server {server}{}; `mgp servers list` shows the known ones",
-            near.unwrap_or_default()
+            suggestion.unwrap_or_default()
         )
     }
 
-    /// The error for an unknown agent, with a suggestion. Only the owner can read it.
+    /// The error for an unknown agent, with a suggestion. Only the operator can read it.
     fn unknown_agent_message(&self, id: &AgentId) -> String {
         let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
         let name = short(id);
         let known = self.endpoint.registered_agents.list();
         let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
-        let near = nearest_name(&name, known.iter().map(String::as_str));
-        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        let suggestion = nearest_name(&name, known.iter().map(String::as_str));
+        let suggestion = suggestion.map(|suggestion| format!(" (did you mean {suggestion}?)"));
         format!(
             "no agent {name}{}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it",
-            near.unwrap_or_default()
+            suggestion.unwrap_or_default()
         )
     }
 
@@ -517,7 +519,8 @@ impl Inbound {
         let dialect = caller.dialect();
         let welcome = GuardedAnswer::new(|| self.endpoint.routes.initialize(caller));
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        // Registered like any other request, so that it is answered although the client has closed its side.
+        // Registered like any other request, so that it is answered although the client has closed its
+        // side.
         let _ = agent.open_request(&id, None);
         run_answer(welcome, move |outcome| {
             agent.finish_request(&id);
@@ -574,20 +577,22 @@ impl Inbound {
     }
 }
 
-/// The view that the caller requests.
+/// Parses the view that the caller requests.
 fn parse_view(open: &door::Open) -> Result<CatalogView, Refusal> {
-    let bad = |why: String| Refusal::BadParams(why);
+    let bad_params = |why: String| Refusal::BadParams(why);
     match (&open.server, &open.set) {
         (None, None) => Ok(CatalogView::All),
         (Some(id), None) => match ServerId::parse_local_or_remote(id) {
             Ok(id) => Ok(CatalogView::One(id)),
-            Err(why) => Err(bad(why.to_string())),
+            Err(why) => Err(bad_params(why.to_string())),
         },
         (None, Some(set)) => match SetName::parse(set) {
             Ok(set) => Ok(CatalogView::Set(set)),
-            Err(why) => Err(bad(why.to_string())),
+            Err(why) => Err(bad_params(why.to_string())),
         },
-        (Some(_), Some(_)) => Err(bad("a door is of one server or of a set, not both".into())),
+        (Some(_), Some(_)) => Err(bad_params(
+            "a door is of one server or of a set, not both".into(),
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way in to the console: the operator's links, and the browsers that are signed in.
+//! Sign-in to the console: the operator's links, and the signed-in browsers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::session::Sessions;
 
-/// Why there is no console.
+/// Why the console is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsoleUnavailable {
     /// There is no HTTP endpoint.
     #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
     NoHttpEndpoint,
-    /// It is switched off.
+    /// The console is disabled.
     #[error(
         "the console is switched off; set `console = true` in [http], and start the kernel again"
     )]
@@ -46,18 +46,18 @@ pub enum ConsoleUnavailable {
 pub struct Console {
     state: Mutex<ConsoleState>,
     audit: AuditHandle,
-    /// Known once the HTTP endpoint is open; `None` if that serves no console.
+    /// Set once the HTTP endpoint is open; `None` if that serves no console.
     address: OnceLock<Option<ConsoleAddress>>,
 }
 
 #[derive(Debug, Default)]
 struct ConsoleState {
     sign_ins: ConsoleSessions,
-    /// What ends with the sign-in of each browser.
+    /// Cancelled at the sign-out of each browser.
     sign_in_ends: HashMap<u64, CancellationToken>,
 }
 
-/// Where the console is.
+/// The address of the console.
 #[derive(Debug)]
 struct ConsoleAddress {
     address: SocketAddr,
@@ -67,7 +67,7 @@ struct ConsoleAddress {
     sessions: Arc<Sessions>,
 }
 
-/// What a browser gets for a valid link: the only time these values are known.
+/// The secrets that a browser gets for a valid link; they are not stored in clear.
 pub(crate) struct NewSignIn {
     /// For the cookie.
     pub(crate) cookie: String,
@@ -78,7 +78,7 @@ pub(crate) struct NewSignIn {
 }
 
 impl Console {
-    /// A session that nobody is signed in to.
+    /// A console without signed-in browsers.
     #[must_use]
     pub fn new(audit: AuditHandle) -> Arc<Self> {
         Arc::new(Self {
@@ -88,8 +88,8 @@ impl Console {
         })
     }
 
-    /// The HTTP endpoint is open at this address, with TLS if `secure`; browsers may also reach it as one of the
-    /// `configured` hosts.
+    /// Sets the address of the open HTTP endpoint, with TLS if `secure`; browsers may also reach it as one
+    /// of the `configured` hosts.
     pub fn set_address(
         &self,
         address: SocketAddr,
@@ -105,12 +105,12 @@ impl Console {
         }));
     }
 
-    /// The HTTP endpoint is open and serves no console.
+    /// Records that the HTTP endpoint serves no console.
     pub fn set_unavailable(&self) {
         let _ = self.address.set(None);
     }
 
-    /// Whether it is shown.
+    /// True if the console is served.
     pub(crate) fn is_open(&self) -> bool {
         self.address().is_some()
     }
@@ -119,50 +119,51 @@ impl Console {
         self.address.get()?.as_ref()
     }
 
-    /// An address that signs the next browser in that opens it.
+    /// Creates a link that signs in the next browser that opens it.
     ///
     /// # Errors
     /// [`ConsoleUnavailable`].
     pub fn create_sign_in_link(&self) -> Result<String, ConsoleUnavailable> {
-        let place = self
+        let address = self
             .address
             .get()
             .ok_or(ConsoleUnavailable::NoHttpEndpoint)?;
-        let place = place.as_ref().ok_or(ConsoleUnavailable::Disabled)?;
-        let at = HttpListener::reachable_address(place.address);
-        if !place.secure && !at.ip().is_loopback() {
+        let address = address.as_ref().ok_or(ConsoleUnavailable::Disabled)?;
+        let at = HttpListener::reachable_address(address.address);
+        if !address.secure && !at.ip().is_loopback() {
             return Err(ConsoleUnavailable::PlaintextOnNetwork);
         }
         let code = new_secret();
         self.state()
             .sign_ins
             .add_link(TokenDigest::new(&code), unix_ms());
-        let scheme = if place.secure { "https" } else { "http" };
+        let scheme = if address.secure { "https" } else { "http" };
         Ok(format!("{scheme}://{at}/#{code}"))
     }
 
-    /// Whether the endpoint uses TLS.
+    /// True if the endpoint uses TLS.
     pub(crate) fn is_secure(&self) -> bool {
-        self.address().is_some_and(|place| place.secure)
+        self.address().is_some_and(|address| address.secure)
     }
 
-    /// True if a browser that wrote this authority in its URL reached this endpoint, and not a program at another
-    /// port that forwards its requests. The guard checks the name.
+    /// True if a browser with this authority in its URL reached this endpoint directly, and not a program
+    /// at another port that forwards its requests. The guard checks the name.
     pub(crate) fn is_reachable_at(&self, authority: &Authority) -> bool {
-        self.address().is_some_and(|place| {
-            let default = if place.secure { 443 } else { 80 };
+        self.address().is_some_and(|address| {
+            let default = if address.secure { 443 } else { 80 };
             let port = authority.port_u16().unwrap_or(default);
-            port == place.address.port() || place.allowed.is_configured_host(authority.as_str())
+            port == address.address.port() || address.allowed.is_configured_host(authority.as_str())
         })
     }
 
-    /// The name of the cookie: ports share their cookies, so that of another kernel has another name.
+    /// The name of the cookie. It is specific to this kernel, because all ports of a host share their
+    /// cookies.
     pub(crate) fn cookie_name(&self) -> String {
-        let port = self.address().map_or(0, |place| place.address.port());
+        let port = self.address().map_or(0, |address| address.address.port());
         format!("mgp_console_{port}")
     }
 
-    /// A browser shows the code of a link.
+    /// Signs in a browser with the code of a link.
     ///
     /// # Errors
     /// [`BadSignInLink`].
@@ -174,8 +175,8 @@ impl Console {
             let signed_in = state
                 .sign_ins
                 .sign_in(TokenDigest::new(code), secrets, unix_ms())?;
-            let life = CancellationToken::new();
-            state.sign_in_ends.insert(signed_in.0.id, life);
+            let sign_in_end = CancellationToken::new();
+            state.sign_in_ends.insert(signed_in.0.id, sign_in_end);
             signed_in
         };
         self.end_sign_ins(&ended);
@@ -187,14 +188,14 @@ impl Console {
         })
     }
 
-    /// The number of a browser that shows its secrets, and what it may do; `None` for all others.
+    /// The number of a browser with valid secrets, and its credential; `None` for all others.
     pub(crate) fn authenticate(&self, cookie: &str, page_key: &str) -> Option<(u64, Credential)> {
         let state = self.state();
         let browser = state
             .sign_ins
             .authenticate(secrets(cookie, page_key), unix_ms())?;
-        let life = state.sign_in_ends.get(&browser.id)?.clone();
-        let pass = Credential::for_operator(life).with_expiry(Some(browser.expires_ms));
+        let sign_in_end = state.sign_in_ends.get(&browser.id)?.clone();
+        let pass = Credential::for_operator(sign_in_end).with_expiry(Some(browser.expires_ms));
         Some((browser.id, pass))
     }
 
@@ -206,7 +207,7 @@ impl Console {
         }
     }
 
-    /// Signs every browser out; answers how many there were.
+    /// Signs every browser out; returns their number.
     pub fn sign_out_all(&self) -> usize {
         let ended = self.state().sign_ins.sign_out_all();
         self.end_sign_ins(&ended);
@@ -216,16 +217,16 @@ impl Console {
         ended.len()
     }
 
-    /// Ends what these browsers have under way. Sessions are not counted by browser: those of the others
-    /// begin anew.
+    /// Ends the requests and connections of these browsers. Sessions are not counted by browser: other
+    /// browsers open new ones.
     fn end_sign_ins(&self, numbers: &[u64]) {
         for number in numbers {
-            if let Some(life) = self.state().sign_in_ends.remove(number) {
-                life.cancel();
+            if let Some(sign_in_end) = self.state().sign_in_ends.remove(number) {
+                sign_in_end.cancel();
             }
         }
-        if let Some(place) = self.address().filter(|_| !numbers.is_empty()) {
-            place
+        if let Some(address) = self.address().filter(|_| !numbers.is_empty()) {
+            address
                 .sessions
                 .close_agent_sessions(&AgentId::new("operator"));
         }

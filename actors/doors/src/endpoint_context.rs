@@ -1,4 +1,4 @@
-//! What all connections and sessions share.
+//! The state shared by all connections and sessions.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use mgp_callers::request::Routes;
 use mgp_callers::{Directory, RegisteredAgents};
 use mgp_runtime::task;
 
-/// What the actor of a connection or session needs.
+/// The context of the actor of a connection or session.
 #[derive(Debug, Clone)]
 pub struct EndpointContext {
-    /// The parent of connections and sessions.
+    /// The supervisor of connections and sessions.
     pub agents: Agents,
     /// The table of all methods.
     pub routes: Arc<dyn Routes>,
@@ -27,8 +27,8 @@ pub struct EndpointContext {
     pub directory: Arc<Directory>,
 }
 
-/// An agent in the directory, held by the state of the actor of its connection or session. However the actor ends,
-/// even by a panic, dropping this disconnects the agent and removes its entry.
+/// The directory entry of an agent, held by the state of the actor of its connection or session. However
+/// the actor ends, even by a panic, dropping this disconnects the agent and removes the entry.
 #[derive(Debug)]
 pub(crate) struct AgentPresence {
     endpoint: EndpointContext,
@@ -36,12 +36,12 @@ pub(crate) struct AgentPresence {
 }
 
 impl AgentPresence {
-    /// Adds an agent to the directory. The actor does this itself, so that every entry is removed.
+    /// Adds an agent to the directory. Called by the actor itself, so that every entry is removed.
     #[must_use]
-    pub(crate) fn enter(reception: &EndpointContext, agent: &Arc<Agent>) -> Self {
-        reception.directory.insert(agent.clone());
+    pub(crate) fn enter(endpoint: &EndpointContext, agent: &Arc<Agent>) -> Self {
+        endpoint.directory.insert(agent.clone());
         Self {
-            endpoint: reception.clone(),
+            endpoint: endpoint.clone(),
             agent: agent.clone(),
         }
     }
@@ -51,7 +51,7 @@ impl Drop for AgentPresence {
     fn drop(&mut self) {
         self.agent.disconnect();
         self.endpoint.directory.remove(self.agent.connection);
-        // A second panic while the first one unwinds would end the process.
+        // A second panic during unwinding would abort the process.
         let disconnect = || self.endpoint.routes.handle_disconnect(&self.agent);
         let _ = task::catch_panic_sync("connection.disconnect", disconnect);
     }

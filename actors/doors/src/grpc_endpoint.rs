@@ -1,8 +1,8 @@
-//! The gRPC endpoint: MCP-lite on the port of the HTTP endpoint (MCP-lite 0.042, section 5), with the standard
-//! services for health and reflection.
+//! The gRPC endpoint: MCP-lite on the port of the HTTP endpoint (MCP-lite 0.042, section 5), with the
+//! standard services for health and reflection.
 //!
-//! A request is checked like one to `/mcp`: first Host and Origin, then its token or certificate. It sees what its
-//! agent may see. Health is public, as `/healthz` is.
+//! A request is checked like one to `/mcp`: first Host and Origin, then its token or certificate. The
+//! visible tools are those of its agent. Health is public, like `/healthz`.
 
 mod call;
 mod listing;
@@ -38,7 +38,7 @@ use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 
-/// The combined service: what is not gRPC goes to the HTTP endpoint.
+/// The combined service: requests that are not gRPC go to the HTTP endpoint.
 #[derive(Debug)]
 pub struct GrpcEndpoint {
     http: Arc<HttpEndpoint>,
@@ -46,7 +46,7 @@ pub struct GrpcEndpoint {
 }
 
 impl GrpcEndpoint {
-    /// The gRPC service beside that one; closed if MCP-lite is switched off.
+    /// Adds the gRPC service to the HTTP endpoint; it is closed if MCP-lite is disabled.
     #[must_use]
     pub fn new(http: Arc<HttpEndpoint>) -> Arc<Self> {
         Arc::new(Self {
@@ -55,7 +55,7 @@ impl GrpcEndpoint {
         })
     }
 
-    /// Answers one request, of gRPC or not.
+    /// Answers one request, gRPC or not.
     pub async fn handle(
         self: Arc<Self>,
         request: Request<RequestBody>,
@@ -66,12 +66,12 @@ impl GrpcEndpoint {
             return self.http.clone().handle(request, peer).await;
         };
         let http = self.http.clone();
-        // It is large, and not to make every other request larger.
+        // Boxed because it is large, and would make every other request larger.
         let answering = Box::pin(self.handle_grpc(lite, request, peer));
         let answered = task::catch_panic("grpc.respond", answering).await;
         let answer = answered.unwrap_or_else(|broken| {
-            let words = panic_refusal(&broken).to_string();
-            status_response(&new_status(Code::Internal, "INTERNAL_ERROR", &words))
+            let message = panic_refusal(&broken).to_string();
+            status_response(&new_status(Code::Internal, "INTERNAL_ERROR", &message))
         });
         http.count_response(answer.status());
         answer
@@ -87,24 +87,27 @@ impl GrpcEndpoint {
             return no;
         }
         if request.uri().path().starts_with(HEALTH_PATH) {
-            return self.serve_standing(request).await;
+            return self.serve_standard_service(request).await;
         }
         let view = match metadata::parse_view(request.headers()) {
             Ok(view) => view,
             Err(refused) => return status_response(&refused),
         };
-        let (auth, shown) = (&self.http.auth, peer.certificate.as_deref());
-        let pass = match auth.authenticate(request.headers(), shown, &view).await {
+        let (auth, certificate) = (&self.http.auth, peer.certificate.as_deref());
+        let pass = match auth
+            .authenticate(request.headers(), certificate, &view)
+            .await
+        {
             Ok(pass) => pass,
             Err(unwelcome) => {
                 return self.reject_unauthenticated(&unwelcome, request.headers(), &view);
             }
         };
         peer.auth.mark_authenticated(pass.agent.as_str());
-        let who = identity(&pass.agent, false, &view);
-        if !self.http.endpoint.routes.is_view_known(&view, &who) {
-            let words = "no such set for this caller; `mgp sets list` shows the known ones";
-            return status_response(&new_status(Code::NotFound, "NO_SUCH_SET", words));
+        let principal = identity(&pass.agent, false, &view);
+        if !self.http.endpoint.routes.is_view_known(&view, &principal) {
+            let message = "no such set for this caller; `mgp sets list` shows the known ones";
+            return status_response(&new_status(Code::NotFound, "NO_SUCH_SET", message));
         }
         let entering = pin!(self.serve_in_context(lite, request, (pass.agent.clone(), view)));
         let entered = run_until_credential_ends(&pass, entering).await;
@@ -115,25 +118,25 @@ impl GrpcEndpoint {
         &self,
         lite: Arc<Lite>,
         request: Request<RequestBody>,
-        who: (AgentId, CatalogView),
+        principal: (AgentId, CatalogView),
     ) -> Response<ReplyBody> {
         let path = request.uri().path();
         if [REFLECTION_PATH, REFLECTION_ALPHA_PATH]
             .iter()
             .any(|at| path.starts_with(at))
         {
-            return self.serve_standing(request).await;
+            return self.serve_standard_service(request).await;
         }
         if !is_mcp_lite_method(path) {
-            let words = format!("no such method; the service is {SERVICE}, as reflection tells");
-            return status_response(&new_status(Code::Unimplemented, "NO_SUCH_METHOD", &words));
+            let message = format!("no such method; the service is {SERVICE}, as reflection tells");
+            return status_response(&new_status(Code::Unimplemented, "NO_SUCH_METHOD", &message));
         }
-        self.serve_call(lite, request, who)
+        self.serve_call(lite, request, principal)
             .await
             .unwrap_or_else(|refused| status_response(&refused))
     }
 
-    /// One call of our own service.
+    /// Answers one call of the MCP-lite service.
     async fn serve_call(
         &self,
         lite: Arc<Lite>,
@@ -152,10 +155,10 @@ impl GrpcEndpoint {
         }
         let budget = self.http.endpoint.directory.responses.budget(&agent);
         if budget.is_full() {
-            let words = backpressure_message(&budget);
-            return Err(new_status(Code::ResourceExhausted, "UNREAD", &words));
+            let message = backpressure_message(&budget);
+            return Err(new_status(Code::ResourceExhausted, "UNREAD", &message));
         }
-        let held = Arc::new(Mutex::new(budget.count(0)));
+        let unread = Arc::new(Mutex::new(budget.count(0)));
         let call = RpcCall {
             forwarded: lite.forwarded_headers(&head.headers).into(),
             lite,
@@ -164,24 +167,24 @@ impl GrpcEndpoint {
             metadata: terms,
             began_at: began,
             arguments_max: bodies.message_max(),
-            unread: held.clone(),
+            unread: unread.clone(),
         };
         let whole = Request::from_parts(head, RpcBody::new(ReplyBody::full(message)));
         let mut service = McpLiteServer::new(call).max_decoding_message_size(bodies.message_max());
         match service.call(whole).await {
             Ok(response) => {
                 let mut response = to_reply(response);
-                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                let held = std::mem::replace(&mut *held, budget.count(0));
-                response.body_mut().set_unread(held);
+                let mut unread = unread.lock().unwrap_or_else(PoisonError::into_inner);
+                let unread = std::mem::replace(&mut *unread, budget.count(0));
+                response.body_mut().set_unread(unread);
                 Ok(response)
             }
             Err(never) => match never {},
         }
     }
 
-    /// A standing service. Its streams answer nothing in particular: they end with the endpoint.
-    async fn serve_standing(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
+    /// Answers a standard service. Its streams end with the endpoint.
+    async fn serve_standard_service(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         match self.standing_services.handle(request.map(RpcBody::new)) {
             Some(answering) => to_reply(answering.await).map(ReplyBody::mark_long_lived),
             None => status_response(&new_status(
@@ -207,8 +210,8 @@ impl GrpcEndpoint {
             | AuthError::Expired(_) => (Code::Unauthenticated, "UNAUTHENTICATED"),
         };
         let mut response = status_response(&new_status(code, reason, &unwelcome.advice()));
-        let said = self.http.auth.to_refusal(unwelcome, headers, view);
-        if let Some(challenge) = said.headers().get(WWW_AUTHENTICATE) {
+        let refusal = self.http.auth.to_refusal(unwelcome, headers, view);
+        if let Some(challenge) = refusal.headers().get(WWW_AUTHENTICATE) {
             let headers = response.headers_mut();
             headers.insert(WWW_AUTHENTICATE, challenge.clone());
         }
@@ -221,7 +224,7 @@ impl GrpcEndpoint {
     }
 }
 
-/// True for a request that claims to be gRPC, well-formed or not.
+/// True for a request that declares gRPC, well-formed or not.
 fn is_grpc(headers: &HeaderMap) -> bool {
     content_type(headers).is_some_and(|kind| kind.starts_with("application/grpc"))
 }
@@ -238,20 +241,20 @@ fn is_mcp_lite_method(path: &str) -> bool {
     matches!(method, Some("/GetTools" | "/CallTool" | "/CallToolStream"))
 }
 
-/// An error that no gRPC client reads as a status, sent as an HTTP error.
+/// Rejects a request with an HTTP error, because no gRPC client would read a status.
 fn reject_malformed(request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
-    let (status, words) = if request.version() != Version::HTTP_2 {
-        let words = "gRPC needs HTTP/2: by prior knowledge, or chosen in TLS; over HTTP/1.1 the same is at /mcp-lite/v1/";
-        (StatusCode::HTTP_VERSION_NOT_SUPPORTED, words)
+    let (status, message) = if request.version() != Version::HTTP_2 {
+        let message = "gRPC needs HTTP/2: by prior knowledge, or chosen in TLS; over HTTP/1.1 the same is at /mcp-lite/v1/";
+        (StatusCode::HTTP_VERSION_NOT_SUPPORTED, message)
     } else if request.method() != Method::POST {
         (StatusCode::METHOD_NOT_ALLOWED, "gRPC is POST only")
     } else if !is_protobuf(request.headers()) {
-        let words = "send `content-type: application/grpc`: messages are protobuf, and gRPC-Web is not spoken here";
-        (StatusCode::UNSUPPORTED_MEDIA_TYPE, words)
+        let message = "send `content-type: application/grpc`: messages are protobuf, and gRPC-Web is not supported";
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
     } else {
         return None;
     };
-    let mut response = Response::new(ReplyBody::full(format!("{words}\n")));
+    let mut response = Response::new(ReplyBody::full(format!("{message}\n")));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -267,7 +270,7 @@ fn is_protobuf(headers: &HeaderMap) -> bool {
     matches!(kind, "application/grpc" | "application/grpc+proto")
 }
 
-/// A status alone, without a message before it.
+/// A response with a status and no message.
 fn status_response(status: &Status) -> Response<ReplyBody> {
     status
         .clone()

@@ -49,34 +49,35 @@ pub use self::http_sse::HttpSse;
 pub use self::metrics::{MetricsPage, MetricsPath, ResponseCounts};
 pub(crate) use self::post::BODY_DEADLINE;
 
-/// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
+/// The interval of comments, which keep idle streams open through proxies, and detect a dead client within
+/// a minute.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The path of the kernel's figures.
+/// The path of the kernel's metrics.
 const METRICS_PATH: &str = "/metrics";
 
 /// The HTTP endpoint of a kernel.
 #[derive(Debug)]
 pub struct HttpEndpoint {
-    /// What all endpoints share.
+    /// The context shared by all endpoints.
     pub endpoint: EndpointContext,
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
-    /// Connections of clients of 2024-11-05.
+    /// Connections of 2024-11-05 clients.
     pub http_sse: Arc<HttpSse>,
     /// Authentication of callers.
     pub auth: Auth,
-    /// Who is signed in to the console.
+    /// The console and its signed-in browsers.
     pub console: Arc<Console>,
     /// How answers are sent.
     pub response_options: ResponseOptions,
-    /// It speaks TLS only.
+    /// True if it accepts TLS only.
     pub secure: bool,
-    /// MCP-lite, where it is offered.
+    /// MCP-lite, if it is enabled.
     pub lite: Option<Arc<Lite>>,
     /// Metrics of the kernel, if they are served here.
     pub metrics: Option<MetricsPath>,
-    /// How requests were answered.
+    /// Counts of the responses by status.
     pub counts: Arc<ResponseCounts>,
 }
 
@@ -169,7 +170,7 @@ impl HttpEndpoint {
 
     /// The response for an unknown path.
     fn describe_paths(&self) -> String {
-        let shown = |is: bool, words| if is { words } else { "" };
+        let shown = |is: bool, message| if is { message } else { "" };
         format!(
             "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse{}{}",
             shown(self.lite.is_some(), "; MCP-lite is below /mcp-lite/v1"),
@@ -177,7 +178,7 @@ impl HttpEndpoint {
         )
     }
 
-    /// Admits a request with a valid credential, until the credential expires.
+    /// Handles a request with a valid credential, until the credential ends.
     async fn serve_with_credential(
         self: Arc<Self>,
         way: EndpointPath,
@@ -185,8 +186,8 @@ impl HttpEndpoint {
         view: CatalogView,
         pass: Credential,
     ) -> Response<ReplyBody> {
-        let who = identity(&pass.agent, pass.is_operator(), &view);
-        if !self.endpoint.routes.is_view_known(&view, &who) {
+        let principal = identity(&pass.agent, pass.is_operator(), &view);
+        if !self.endpoint.routes.is_view_known(&view, &principal) {
             return refusal_response(StatusCode::NOT_FOUND, &unknown_endpoint_message(&view));
         }
         let budget = self.endpoint.directory.responses.budget(&pass.agent);
@@ -200,8 +201,8 @@ impl HttpEndpoint {
         response
     }
 
-    /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path, else of
-    /// `/mcp`. Does not reveal which servers exist.
+    /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path,
+    /// otherwise of `/mcp`. Does not reveal which servers exist.
     fn resource_metadata(
         &self,
         method: &Method,
@@ -272,18 +273,18 @@ impl HttpEndpoint {
         }
     }
 
-    /// The credential ended during this request. What the request opened since then was missed when
-    /// the rest was ended, so it is ended here.
+    /// Rejects a request whose credential ended while it was in flight. Sessions that the request opened
+    /// meanwhile are closed here.
     pub(crate) fn reject_ended_credential(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_operator() {
-            // The operator's other connections are at the socket, and have nothing to do with this.
+            // The operator's other connections are at the socket, and are not affected.
             self.sessions.close_agent_sessions(&pass.agent);
         } else if pass.is_revoked() {
             self.sessions.close_agent_sessions(&pass.agent);
             self.endpoint.directory.disconnect_agent(&pass.agent);
         }
-        let words = "the credentials ended while the request was under way";
-        auth::AuthError::Invalid(words.into()).to_response(None)
+        let message = "the credentials expired or were revoked during the request";
+        auth::AuthError::Invalid(message.into()).to_response(None)
     }
 
     /// Opens the session's standing stream, or resumes a stream.
@@ -350,13 +351,13 @@ impl HttpEndpoint {
             .filter(|s| s.caller.operator == pass.is_operator())
             .ok_or_else(|| Box::new(unknown_session_response()))?;
         headers::check_version(request.headers(), session.caller.version)
-            .map_err(|words| Box::new(refusal_response(StatusCode::BAD_REQUEST, &words)))?;
+            .map_err(|message| Box::new(refusal_response(StatusCode::BAD_REQUEST, &message)))?;
         session.touch();
         Ok(session)
     }
 }
 
-/// The error for an agent whose responses exceed its share.
+/// The error for an agent whose unread responses exceed its share.
 pub(crate) fn backpressure_message(budget: &ResponseBudget) -> String {
     format!(
         "responses that this agent has not read take the {} MiB they may; read them, or close their connections, and try again",
@@ -364,7 +365,7 @@ pub(crate) fn backpressure_message(budget: &ResponseBudget) -> String {
     )
 }
 
-/// The response to a request, whose body ends when the credential expires; `None` when that expired before.
+/// Runs a request, whose response body ends with the credential; `None` if the credential ended before.
 pub(crate) async fn run_until_credential_ends(
     pass: &Credential,
     entering: Pin<&mut impl Future<Output = Response<ReplyBody>>>,
@@ -394,7 +395,7 @@ enum EndpointPath {
     Api(ApiPath),
 }
 
-/// The error for an endpoint that does not exist, or that leads to what the caller may not know of.
+/// The error for an endpoint that does not exist, or that the caller may not know of.
 fn unknown_endpoint_message(view: &CatalogView) -> String {
     match view {
         CatalogView::Set(_) => {
@@ -406,8 +407,8 @@ fn unknown_endpoint_message(view: &CatalogView) -> String {
     }
 }
 
-/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter. A server of
-/// another node is `<node>/<server>`; `p/<set>` is a set, whatever a node is called.
+/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the message endpoint of the latter. A
+/// server of another node is `<node>/<server>`; `p/<set>` is always a set, even if a node has the name `p`.
 fn parse_path(path: &str) -> Option<(EndpointPath, CatalogView)> {
     if let Some((endpoint, view)) = lite::parse_path(path) {
         return Some((EndpointPath::Lite(endpoint), view));
@@ -430,7 +431,7 @@ fn parse_path(path: &str) -> Option<(EndpointPath, CatalogView)> {
         Some(id) => match id.strip_prefix(SET_PREFIX) {
             // One spelling each: nothing is decoded, and no case is folded.
             Some(set) => CatalogView::Set(SetName::parse(set).ok()?),
-            // Clients and proxies put a slash at the end.
+            // Clients and proxies add a slash at the end.
             None => {
                 let id = id.strip_suffix('/').unwrap_or(id);
                 CatalogView::One(ServerId::parse_local_or_remote(id).ok()?)
@@ -441,8 +442,8 @@ fn parse_path(path: &str) -> Option<(EndpointPath, CatalogView)> {
 }
 
 fn method_not_allowed(methods: &'static str) -> Response<ReplyBody> {
-    let words = format!("only {methods} here");
-    let mut response = refusal_response(StatusCode::METHOD_NOT_ALLOWED, &words);
+    let message = format!("only {methods} here");
+    let mut response = refusal_response(StatusCode::METHOD_NOT_ALLOWED, &message);
     response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static(methods));
@@ -478,7 +479,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_name_views() {
+    fn paths_map_to_views() {
         let one = || CatalogView::One(ServerId::new("a.b"));
         assert_eq!(
             parse_path("/mcp"),

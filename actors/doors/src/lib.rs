@@ -5,7 +5,7 @@ pub mod agent_registry;
 pub mod connection;
 mod console;
 #[cfg(test)]
-mod ending_tests;
+mod leak_tests;
 mod endpoint_context;
 mod grpc_endpoint;
 mod http_endpoint;

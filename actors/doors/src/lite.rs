@@ -1,5 +1,5 @@
-//! MCP-lite: what its bindings share. A lite caller is a stateless one of 2026-07-28 that sends no metadata: its
-//! calls are made, checked, recorded, suspended and turned into tasks in the same way.
+//! MCP-lite: the parts shared by its bindings. A lite caller is a stateless one of 2026-07-28 that sends no
+//! metadata: its calls are made, checked, recorded, suspended and turned into tasks in the same way.
 //!
 //! A promise is a task under another name, and a tool's callback is a suspended call.
 
@@ -39,13 +39,13 @@ use self::resumptions::Resumptions;
 use crate::endpoint_context::EndpointContext;
 use crate::stateless::{self, RunningCall, Stateless, StatelessRequest};
 
-/// What a lite caller can be asked, and that it can be given tasks.
+/// The capabilities of a lite caller: elicitation and tasks.
 const CAPABILITIES: &str =
     r#"{"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
-/// The same of one that reads a stream: MGP's chunks are its partial messages (A-33).
+/// The capabilities of a lite caller that reads a stream: MGP's chunks are its partial messages (A-33).
 const STREAMING: &str = r#"{"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"dev.cloto/mgp":{"version":"0.2.0","extensions":["streaming"]}}}"#;
 
-/// How lite callers are answered.
+/// Settings of MCP-lite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteSettings {
     /// A longer call is answered with a promise; `None` for never, unless the caller sets a time.
@@ -56,7 +56,7 @@ pub struct LiteSettings {
     pub heartbeat: Duration,
 }
 
-/// Takes the calls of both bindings.
+/// Handles the calls of both bindings.
 #[derive(Debug)]
 pub struct Lite {
     stateless: Arc<Stateless>,
@@ -80,10 +80,10 @@ impl LiteCaller {
 }
 
 impl Lite {
-    /// Takes calls to what this reception has.
+    /// Creates MCP-lite for this endpoint context.
     #[must_use]
-    pub fn new(reception: &EndpointContext, settings: LiteSettings) -> Arc<Self> {
-        let of_all = &reception.stateless;
+    pub fn new(endpoint: &EndpointContext, settings: LiteSettings) -> Arc<Self> {
+        let of_all = &endpoint.stateless;
         let stateless = Stateless {
             routes: Arc::new(LiteRoutes::new(of_all.routes.clone())),
             suspended: of_all.suspended.clone(),
@@ -94,7 +94,7 @@ impl Lite {
         Arc::new(Self {
             resumptions: Resumptions::new(stateless.suspended.return_timeout()),
             stateless: Arc::new(stateless),
-            directory: reception.directory.clone(),
+            directory: endpoint.directory.clone(),
             settings,
             document_cache: DocumentCache::default(),
         })
@@ -106,13 +106,13 @@ impl Lite {
         self.settings.heartbeat
     }
 
-    /// What of a request's headers may be handed on to servers that name them.
+    /// Selects the headers of a request that may be forwarded to servers that name them.
     #[must_use]
     pub(crate) fn forwarded_headers(&self, headers: &http::HeaderMap) -> Option<ForwardedHeaders> {
         self.directory.forwarded_names.select(headers)
     }
 
-    /// Starts a call. Dropping what is returned cancels it.
+    /// Starts a call. Dropping the returned value cancels it.
     #[must_use]
     pub(crate) fn start_call(self: &Arc<Self>, call: LiteCall) -> RunningLiteCall {
         RunningLiteCall::start(self, call)
@@ -121,30 +121,30 @@ impl Lite {
     /// Opens a request with these params, of any MCP version.
     fn open_request(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         (method, params): (&'static str, &str),
         outlet: mpsc::Sender<Bytes>,
         (stream, trace): (bool, Trace),
     ) -> Result<RunningCall, Refusal> {
-        let said = can_contain_string(params.as_bytes(), "clientInfo")
+        let names_client = can_contain_string(params.as_bytes(), "clientInfo")
             .then(|| member(params, "_meta").and_then(|meta| member(meta, CLIENT_INFO)))
             .flatten();
-        let own = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quote(VERSION));
+        let kernel_client = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quote(VERSION));
         let stamp = CallerMeta {
-            client_info: said.unwrap_or(&own),
+            client_info: names_client.unwrap_or(&kernel_client),
             capabilities: if stream { STREAMING } else { CAPABILITIES },
             log_level: None,
         };
         let params = to_stateless_params(Some(params), &stamp);
         let (stated, _) = stateless::parse_request_meta(method, Some(&params))?;
         let clients = &self.directory.stateless_clients;
-        let activity = clients.activity(&who.agent, &who.view, stated.client.as_deref());
+        let activity = clients.activity(&caller.agent, &caller.view, stated.client.as_deref());
         let arrival = StatelessRequest {
-            agent: who.agent.clone(),
+            agent: caller.agent.clone(),
             operator: false,
             session: CallerSession::Stateless,
-            view: who.view.clone(),
-            // Nobody can name the request: what belongs to it goes with it.
+            view: caller.view.clone(),
+            // No client can name the request: its messages go with it.
             id: RequestId::from(self.stateless.suspended.next_number()),
             method: ByteString::from_static(method),
             params: Some(params.into()),
@@ -152,22 +152,22 @@ impl Lite {
             outlet: Outlet::Stream(outlet),
         };
         let running = self.stateless.open(arrival, stated, activity)?;
-        let budget = self.directory.responses.budget(&who.agent);
+        let budget = self.directory.responses.budget(&caller.agent);
         running.call().set_budget(budget);
         Ok(running)
     }
 
-    /// Makes a request whose messages nobody reads, and waits for the answer.
+    /// Makes a request without a reader for its messages, and waits for the answer.
     async fn request(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         method: &'static str,
         params: &str,
         forwarded: Option<&ForwardedHeaders>,
     ) -> Outcome {
         let (outlet, mut messages) = mpsc::channel(1);
         let running =
-            self.open_request(who, (method, params), outlet, (false, Trace::generate()))?;
+            self.open_request(caller, (method, params), outlet, (false, Trace::generate()))?;
         running
             .call()
             .set_forwarded_headers(forwarded.map(ForwardedHeaders::for_next_request));

@@ -1,5 +1,5 @@
-//! Memory for messages of agents being received or answered: limited in total and per agent, so that no agent takes
-//! the capacity of the others.
+//! Memory limits for messages that are being received or sent: in total and per agent, so that no agent
+//! takes the capacity of the others.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_sync::Credit;
 use mgp_transports::MessageBudget;
 
-/// One agent gets this fraction of the whole.
+/// The fraction of the total for one agent.
 const SHARES: u64 = 4;
 
 /// Bytes for all unauthenticated callers together; a handshake takes a few hundred.
@@ -25,8 +25,8 @@ pub struct MessageBudgets {
 }
 
 impl MessageBudgets {
-    /// Limits of this size, but never less than one agent needs for a message of the `longest` length; longer
-    /// messages are rejected at every endpoint (CMCP-015).
+    /// Limits of this size, but never less than one agent needs for a message of the `longest` length;
+    /// longer messages are rejected at every endpoint (CMCP-015).
     #[must_use]
     pub fn new(bytes: u64, longest: usize) -> Arc<Self> {
         let bytes = bytes.max(SHARES * longest as u64);
@@ -40,13 +40,13 @@ impl MessageBudgets {
         })
     }
 
-    /// Bytes of messages under way, of all agents.
+    /// The bytes of in-flight messages of all agents.
     #[must_use]
     pub fn bytes_in_flight(&self) -> u64 {
         self.total.in_use_amount()
     }
 
-    /// Bytes of the longest message an agent may send.
+    /// The most bytes of a message of an agent.
     #[must_use]
     pub(crate) fn message_max(&self) -> usize {
         self.message_max
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_agent_has_its_share_and_is_forgotten_without_a_message() {
+    fn agent_has_its_share_until_its_last_message() {
         let bodies = MessageBudgets::new(1 << 20, 1 << 10);
         let agent = |n: usize| AgentId::new(format!("agent.a{n}"));
         let mut one = bodies.agent_budget(&agent(0)).reserve();
@@ -90,11 +90,11 @@ mod tests {
         let mut others: Vec<_> = (1..=4)
             .map(|n| bodies.agent_budget(&agent(n)).reserve())
             .collect();
-        let took: Vec<_> = others
+        let accepted: Vec<_> = others
             .iter_mut()
             .map(|held| held.grow_to(1 << 18))
             .collect();
-        assert_eq!(took, [true, true, true, false]);
+        assert_eq!(accepted, [true, true, true, false]);
         drop((one, again, others));
         for n in 0..1000 {
             drop(bodies.agent_budget(&agent(n)));

@@ -1,6 +1,6 @@
-//! The endpoint for agents of other nodes: each call over a link is one stateless request, about the one server that
-//! its header names. The node vouches for the agent's identity; its access is decided here, like for any other agent,
-//! but by grants alone.
+//! The endpoint for agents of other nodes: each call over a link is one stateless request, for the one
+//! server that its header names. The node vouches for the agent's identity; its access is decided here,
+//! like for any other agent, but by grants alone.
 
 mod authorization;
 #[cfg(test)]
@@ -44,33 +44,33 @@ use mgp_callers::{InFlightCall, Outlet, STREAM_QUEUE};
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{EventSink, task};
 
-/// Events buffered for the reader of one channel: they are stored besides, and 128 channels of one node hold 36 MiB
-/// at most here.
+/// Buffered events for the reader of one channel: they are also stored elsewhere, and 128 channels of one
+/// node hold 36 MiB at most here.
 const EVENTS_QUEUE: usize = 4;
 
-/// For shorter calls, in microseconds, the calling node gets no times: its own record, which has parts from a
-/// millisecond on, does not need them.
+/// For shorter calls, in microseconds, the calling node gets no timings: its own record starts at a
+/// millisecond and does not need them.
 const MIN_REPORTED_US: u64 = 250;
 
-/// What is still accepted during shutdown: what an in-flight call may wait for.
+/// The methods still accepted during shutdown: an in-flight call may wait for them.
 const ALLOWED_WHILE_DRAINING: [&str; 2] = [Respond::METHOD, Cancel::METHOD];
 
-/// Takes the calls of other nodes.
+/// Handles the calls of other nodes.
 #[derive(Debug)]
 pub struct NodeEndpoint {
     endpoint: EndpointContext,
     closing: CancellationToken,
-    /// Accepted calls, until their callers have the answers. Requests that last as long as their link are not
-    /// counted.
+    /// Accepted calls, until their callers have the answers. Requests that last as long as their link are
+    /// not counted.
     calls: TaskTracker,
-    /// One of these ended without an answer while the kernel shut down.
+    /// Set if one of these ended without an answer while the kernel shut down.
     unanswered: AtomicBool,
 }
 
 /// An accepted call, until dropped.
 struct AcceptedCall<'a> {
     endpoint: &'a NodeEndpoint,
-    /// Its caller has the answer, or wants none.
+    /// True if its caller has the answer, or does not want it.
     is_answered: bool,
     _token: TaskTrackerToken,
 }
@@ -83,10 +83,10 @@ impl Drop for AcceptedCall<'_> {
     }
 }
 
-/// How the node that calls reads errors.
+/// How the calling node reads errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorFrames {
-    /// An error is the server's; what this kernel refuses is a frame of its own.
+    /// An error is the server's; a refusal of this kernel has a frame of its own.
     Separate,
     /// An older version: both are errors.
     Combined,
@@ -103,7 +103,7 @@ impl ErrorFrames {
     }
 }
 
-/// A request in flight, with what is still to be said of it.
+/// An in-flight request with its pending messages.
 struct NodeCall {
     running: RunningCall,
     dialect: Dialect,
@@ -111,49 +111,51 @@ struct NodeCall {
 }
 
 impl NodeEndpoint {
-    /// The endpoint over this context.
+    /// Creates the endpoint for this context.
     #[must_use]
-    pub fn new(reception: EndpointContext) -> Arc<Self> {
+    pub fn new(endpoint: EndpointContext) -> Arc<Self> {
         Arc::new(Self {
-            endpoint: reception,
+            endpoint,
             closing: CancellationToken::new(),
             calls: TaskTracker::new(),
             unanswered: AtomicBool::new(false),
         })
     }
 
-    /// Accepts no new calls from now on: their callers learn that no call was begun.
+    /// Rejects new calls from now on: their callers learn that no call was started.
     pub fn close(&self) {
         self.closing.cancel();
         self.calls.close();
     }
 
-    /// After [`Self::close`]: resolves when all accepted calls have ended. True when their callers have the answers.
+    /// After [`Self::close`]: resolves when all accepted calls have ended. True if their callers have the
+    /// answers.
     pub async fn drain(&self) -> bool {
         self.calls.wait().await;
         !self.unanswered.load(Ordering::Relaxed)
     }
 
-    /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
-    /// [`mgp_transports::quic::MAX_CALLS`] at a time, [`mgp_transports::quic::MAX_LISTENS`] more that wait for news and
-    /// [`mgp_transports::quic::MAX_FOLLOWS`] for events, and no more links than one for each node last.
+    /// Receives the calls of other nodes. Each has a task of its own: a link lets a node start
+    /// [`mgp_transports::quic::MAX_CALLS`] at a time, [`mgp_transports::quic::MAX_LISTENS`] more that wait
+    /// for notifications and [`mgp_transports::quic::MAX_FOLLOWS`] for events, and there is at most one
+    /// link for each node.
     #[must_use]
     pub fn call_sink(self: &Arc<Self>) -> EventSink<InboundNodeCall> {
-        let door = self.clone();
+        let endpoint = self.clone();
         EventSink::new(move |call: InboundNodeCall| {
-            let door = door.clone();
+            let endpoint = endpoint.clone();
             task::spawn_detached(
                 "node_door.call",
-                async move { door.handle_call(call).await },
+                async move { endpoint.handle_call(call).await },
             );
         })
     }
 
-    /// Answers one call. Dropped by its caller, it is cancelled.
+    /// Answers one call. Cancelled if its caller drops it.
     async fn handle_call(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
         let (kind, header) = (call.kind, call.header);
-        let mut taken = (kind == StreamKind::Call).then(|| AcceptedCall {
+        let mut accepted = (kind == StreamKind::Call).then(|| AcceptedCall {
             endpoint: self,
             is_answered: false,
             _token: self.calls.token(),
@@ -165,7 +167,9 @@ impl NodeEndpoint {
         let judgement =
             match authorization::authorize(&self.endpoint, &peer, &header, call.params, kind) {
                 // An answer to a callback belongs to a call that was accepted before.
-                Authorization::Accepted(judged) if is_late && judged.meta.state.is_none() => {
+                Authorization::Accepted(authorized)
+                    if is_late && authorized.meta.state.is_none() =>
+                {
                     Authorization::RefusedByNode(refusal_at_shutdown(&peer))
                 }
                 judgement @ (Authorization::RefusedByNode(_)
@@ -178,8 +182,9 @@ impl NodeEndpoint {
                 let first = CallOutcome::NotExecuted;
                 send_refusal(output, &refusal, (dialect, frames), first).await
             }
-            Authorization::Accepted(judged) => {
-                self.execute(*judged, (&peer, &header), input, output).await
+            Authorization::Accepted(authorized) => {
+                self.execute(*authorized, (&peer, &header), input, output)
+                    .await
             }
         };
         let answered = match answered {
@@ -191,26 +196,26 @@ impl NodeEndpoint {
             Err(WriteFailure::Stopped(_)) => true,
             Err(WriteFailure::Gone(_)) => peer.link.end_reason().is_some(),
         };
-        if let Some(taken) = &mut taken {
-            taken.is_answered = answered;
+        if let Some(accepted) = &mut accepted {
+            accepted.is_answered = answered;
         }
     }
 
-    /// Makes an admitted call, once it has its agent's permit.
+    /// Executes an authorized call, once it has its agent's permit.
     async fn execute(
         &self,
-        judged: AuthorizedCall,
+        authorized: AuthorizedCall,
         (peer, header): (&PeerLink, &CallHeader),
         input: CallInput,
         output: CallOutput,
     ) -> Result<(), WriteFailure> {
-        let turn = acquire_permit(peer, &header.method, &judged.agent, header.left_ms).await;
+        let turn = acquire_permit(peer, &header.method, &authorized.agent, header.left_ms).await;
         let Some(_turn) = turn else {
             return output.send_refused(&CallRejection::Late).await;
         };
         let frames = ErrorFrames::for_peer(peer);
-        // What comes back with the answer to a callback belongs to a call that was made.
-        let least = match judged.meta.state {
+        // The request with the answer to a callback belongs to a call that was made.
+        let least = match authorized.meta.state {
             Some(_) => CallOutcome::Unknown,
             None => CallOutcome::NotExecuted,
         };
@@ -219,7 +224,7 @@ impl NodeEndpoint {
         } else {
             CallerSession::Stateless
         };
-        match self.begin_call(judged, session) {
+        match self.begin_call(authorized, session) {
             Ok(conversation) => {
                 if least == CallOutcome::Unknown {
                     conversation.running.call().start_attempt(true);
@@ -235,7 +240,7 @@ impl NodeEndpoint {
 
     fn begin_call(
         &self,
-        judged: AuthorizedCall,
+        authorized: AuthorizedCall,
         session: CallerSession,
     ) -> Result<NodeCall, (Refusal, Dialect)> {
         let AuthorizedCall {
@@ -246,7 +251,7 @@ impl NodeEndpoint {
             params,
             trace,
             meta: stated,
-        } = judged;
+        } = authorized;
         let waiting = match &*method {
             Subscribe::METHOD => EVENTS_QUEUE,
             _ => STREAM_QUEUE,
@@ -277,10 +282,10 @@ impl NodeEndpoint {
         }
     }
 
-    /// Relays both ways until the answer; ends with the caller, which cancels the request.
+    /// Relays messages both ways until the answer; ends with the caller, which cancels the request.
     ///
     /// # Errors
-    /// The caller has no answer.
+    /// The caller did not receive the answer.
     async fn relay_until_answer(
         &self,
         conversation: NodeCall,
@@ -296,7 +301,7 @@ impl NodeEndpoint {
         let (caller, exchange) = (running.caller().clone(), running.call().clone());
         let mut answering = running.into_answer();
         let mut stopped = Box::pin(output.wait_stopped());
-        let mut says = true;
+        let mut is_open = true;
         let outcome = loop {
             tokio::select! {
                 biased;
@@ -307,10 +312,10 @@ impl NodeEndpoint {
                 why = &mut stopped => {
                     return Err(WriteFailure::Stopped(why.unwrap_or(StreamReset::Abandoned)));
                 }
-                said = input.next(), if says => match said {
+                said = input.next(), if is_open => match said {
                     Ok(CallFrame::Relayed(message)) => self.handle_notification(&caller, &message),
-                    // It has nothing more to say.
-                    Err(StreamFailure::Unfinished) => says = false,
+                    // The caller sends nothing more.
+                    Err(StreamFailure::Unfinished) => is_open = false,
                     Ok(
                         CallFrame::Result(_)
                         | CallFrame::Error(_)
@@ -319,7 +324,7 @@ impl NodeEndpoint {
                     ) => {
                         return Err(WriteFailure::Stopped(StreamReset::Malformed));
                     }
-                    // It wants no answer.
+                    // The caller does not want an answer.
                     Err(StreamFailure::Reset(why)) => return Err(WriteFailure::Stopped(why)),
                     Err(failure) => return Err(WriteFailure::Gone(failure)),
                 },
@@ -346,7 +351,7 @@ impl NodeEndpoint {
         }
     }
 
-    /// The caller's messages while its call is in flight.
+    /// Handles the caller's messages while its call is in flight.
     fn handle_notification(&self, caller: &Arc<Caller>, message: &Bytes) {
         if let Ok(Message::Notification { method, params }) = jsonrpc::parse(message)
             && authorization::can_notify(&caller.agent, &method)
@@ -359,7 +364,7 @@ impl NodeEndpoint {
     }
 }
 
-/// No call was begun. An older node knows no better reason than missing capacity.
+/// The rejection during shutdown: no call was started. For an older node the reason is missing capacity.
 fn refusal_at_shutdown(peer: &PeerLink) -> CallRejection {
     if peer
         .link
@@ -373,8 +378,8 @@ fn refusal_at_shutdown(peer: &PeerLink) -> CallRejection {
     }
 }
 
-/// The turn of a call that has one: a node of an earlier version lets one agent begin more than an agent may. None when
-/// the call's time is over before it comes.
+/// Waits for the permit of a call: a node of an earlier version lets one agent start more calls than
+/// allowed. None if the call's deadline passes before.
 async fn acquire_permit(
     peer: &PeerLink,
     method: &str,
@@ -384,12 +389,12 @@ async fn acquire_permit(
     if !needs_permit(method) {
         return Some(None);
     }
-    let left = Duration::from_millis(left_ms);
-    let turn = tokio::time::timeout(left, peer.incoming.acquire(agent)).await;
+    let remaining = Duration::from_millis(left_ms);
+    let turn = tokio::time::timeout(remaining, peer.incoming.acquire(agent)).await;
     turn.ok().map(Some)
 }
 
-/// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.
+/// The timings of a call on this node so far; `None` for a call that was too short.
 fn call_times(exchange: &InFlightCall) -> Option<CallTimings> {
     let measured = exchange.remote_times().local()?;
     let whole = to_micros_rounded_up(monotonic_now().duration_since(exchange.started_at()));
@@ -397,7 +402,8 @@ fn call_times(exchange: &InFlightCall) -> Option<CallTimings> {
     (whole >= MIN_REPORTED_US).then_some(times)
 }
 
-/// Fails when the caller reads no more. A message that is too large is left out: the answer still comes.
+/// Relays a message; fails when the caller reads no more. A message that is too large is dropped: the
+/// answer still follows.
 async fn relay_message(output: &mut CallOutput, message: Bytes) -> Result<(), WriteFailure> {
     match output.relay(message).await {
         Ok(()) | Err(WriteFailure::TooLarge { .. }) => Ok(()),
@@ -405,7 +411,7 @@ async fn relay_message(output: &mut CallOutput, message: Bytes) -> Result<(), Wr
     }
 }
 
-/// The last frame of a call without a result, and whether it took effect.
+/// Sends the last frame of a call without a result, and whether it took effect.
 async fn send_refusal(
     output: CallOutput,
     refusal: &Refusal,
@@ -413,7 +419,7 @@ async fn send_refusal(
     outcome: CallOutcome,
 ) -> Result<(), WriteFailure> {
     match (frames, refusal) {
-        // The server's own error, byte for byte; the kernel of the agent says it in the words of the agent.
+        // The server's own error, byte for byte; the agent's kernel translates it for the agent.
         (ErrorFrames::Separate, Refusal::Peer(error)) => {
             output.send_error(error.get().to_owned().into()).await
         }

@@ -1,8 +1,7 @@
-//! Tokens of an authorization server (OAuth 2.1): where its keys are, how long they are cached, and the
+//! Verifies tokens of an authorization server (OAuth 2.1): the source of its keys, their caching, and the
 //! names of this resource in tokens.
 //!
-//! Judged tokens are cached until the keys change, because checking a signature costs more than a
-//! call.
+//! Verified tokens are cached until the keys change, because checking a signature costs more than a call.
 
 mod source;
 
@@ -100,8 +99,8 @@ impl ProtectedResource {
         format!("{base}{}", Self::endpoint_path(view))
     }
 
-    /// The audiences that open an endpoint. A token for all servers opens each single one, not the other
-    /// way round.
+    /// The audiences that open an endpoint. A token for all servers opens each single one, but not vice
+    /// versa.
     fn audiences(&self, view: &CatalogView) -> Vec<String> {
         let mut names = self.audiences.clone();
         for base in &self.resources {
@@ -124,10 +123,10 @@ impl ProtectedResource {
     }
 }
 
-/// Between `/mcp/` and the name of a set.
+/// The path between `/mcp/` and the name of a set.
 pub(crate) const SET_PREFIX: &str = "p/";
 
-/// Where protected-resource metadata is found; the path of the resource follows.
+/// The well-known path of protected-resource metadata, followed by the path of the resource.
 pub(crate) const WELL_KNOWN: &str = RESOURCE_METADATA_PATH;
 
 fn authority(url: &str) -> Option<&str> {
@@ -135,7 +134,7 @@ fn authority(url: &str) -> Option<&str> {
 }
 
 impl OAuth {
-    /// Keys are fetched when the first token comes.
+    /// Keys are fetched for the first token.
     #[must_use]
     pub fn new(policy: BearerPolicy, source: KeySource, resource: ProtectedResource) -> Self {
         Self {
@@ -162,66 +161,66 @@ impl OAuth {
             let this = self.clone();
             task::spawn_detached("oauth.keys", async move { this.refresh().await });
         }
-        let mark = (blake3::hash(token.as_bytes()), view.clone());
-        if let Some(good) = self.cached_token(&held, &mark) {
-            return Ok(to_credential(good));
+        let key = (blake3::hash(token.as_bytes()), view.clone());
+        if let Some(token) = self.cached_token(&held, &key) {
+            return Ok(to_credential(token));
         }
         let audiences = self.resource.audiences(view);
-        let judge = |held: &CachedKeys| {
+        let check = |held: &CachedKeys| {
             if held.is_younger(KEYS_AGE_MAX) {
                 bearer::verify(token, &held.keys, &self.policy, &audiences, unix_ms())
             } else {
                 Err(BadBearerToken::UnknownKey)
             }
         };
-        let good = match judge(&held) {
+        let token = match check(&held) {
             Err(BadBearerToken::UnknownKey) => {
                 self.refresh().await;
-                judge(&self.keys.load())?
+                check(&self.keys.load())?
             }
-            judged => judged?,
+            verified => verified?,
         };
-        self.cache_token(mark, &good);
-        Ok(to_credential(good))
+        self.cache_token(key, &token);
+        Ok(to_credential(token))
     }
 
     fn cached_token(
         &self,
         held: &Arc<CachedKeys>,
-        mark: &(blake3::Hash, CatalogView),
+        key: &(blake3::Hash, CatalogView),
     ) -> Option<VerifiedToken> {
-        let judged = self.lock_verified();
-        let current = Arc::ptr_eq(&judged.keys, held) && held.is_younger(KEYS_AGE_MAX);
-        let good = judged.tokens.get(mark).filter(|_| current)?;
-        (good.not_after_ms > unix_ms()).then(|| good.clone())
+        let verified = self.lock_verified();
+        let current = Arc::ptr_eq(&verified.keys, held) && held.is_younger(KEYS_AGE_MAX);
+        let token = verified.tokens.get(key).filter(|_| current)?;
+        (token.not_after_ms > unix_ms()).then(|| token.clone())
     }
 
-    fn cache_token(&self, mark: (blake3::Hash, CatalogView), good: &VerifiedToken) {
+    fn cache_token(&self, key: (blake3::Hash, CatalogView), token: &VerifiedToken) {
         let held = self.keys.load();
-        let mut judged = self.lock_verified();
-        if judged.tokens.len() >= CACHED_TOKENS_MAX || !Arc::ptr_eq(&judged.keys, &held) {
-            judged.tokens.clear();
-            judged.keys = held;
+        let mut verified = self.lock_verified();
+        if verified.tokens.len() >= CACHED_TOKENS_MAX || !Arc::ptr_eq(&verified.keys, &held) {
+            verified.tokens.clear();
+            verified.keys = held;
         }
-        judged.tokens.insert(mark, good.clone());
+        verified.tokens.insert(key, token.clone());
     }
 
     fn lock_verified(&self) -> MutexGuard<'_, VerifiedTokens> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the issuer's keys, unless that was done a moment ago. If the issuer does not answer the
-    /// old keys stay.
+    /// Fetches the issuer's keys, unless they were fetched recently. If the issuer does not answer, the old
+    /// keys stay.
     async fn refresh(&self) {
-        let mut asked = self.last_fetch.lock().await;
+        let mut last_fetch = self.last_fetch.lock().await;
         let now = monotonic_now();
         let soon = |last: MonotonicTime| {
             now.since_start().saturating_sub(last.since_start()) < FETCH_INTERVAL
         };
-        if asked.is_some_and(soon) {
+        if last_fetch.is_some_and(soon) {
             return;
         }
-        *asked = Some(now);
+        *last_fetch = Some(now);
         match self.source.fetch(&self.policy.issuer).await {
             Ok(keys) => {
                 let since = Some(monotonic_now());
@@ -251,7 +250,7 @@ impl OAuth {
         metadata.to_string()
     }
 
-    /// The parameters of a challenge beside the error: URL of the metadata and scopes.
+    /// The parameters of a challenge beside the error: the URL of the metadata, and scopes.
     #[must_use]
     pub(crate) fn challenge_params(&self, view: &CatalogView, host: Option<&str>) -> String {
         let url = self.resource.metadata_url(view, host);
@@ -262,8 +261,8 @@ impl OAuth {
     }
 }
 
-fn to_credential(good: VerifiedToken) -> Credential {
-    Credential::permanent(good.agent).with_expiry(Some(good.not_after_ms))
+fn to_credential(token: VerifiedToken) -> Credential {
+    Credential::permanent(token.agent).with_expiry(Some(token.not_after_ms))
 }
 
 #[cfg(test)]
@@ -272,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    fn place() -> ProtectedResource {
+    fn resource() -> ProtectedResource {
         ProtectedResource {
             resources: ["http://127.0.0.1:7/mcp", "http://localhost:7/mcp"]
                 .map(Into::into)
@@ -281,34 +280,41 @@ mod tests {
         }
     }
 
-    /// RFC 9728, section 3.1: the well-known path stands between the host and the path.
+    /// RFC 9728, section 3.1: the well-known path is between the host and the path.
     #[test]
-    fn a_door_has_a_name_for_each_endpoint() {
+    fn resource_urls_differ_by_endpoint() {
         let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
-        assert_eq!(place().resource_url(&all, None), "http://127.0.0.1:7/mcp");
         assert_eq!(
-            place().resource_url(&one, Some("localhost:7")),
+            resource().resource_url(&all, None),
+            "http://127.0.0.1:7/mcp"
+        );
+        assert_eq!(
+            resource().resource_url(&one, Some("localhost:7")),
             "http://localhost:7/mcp/files"
         );
         assert_eq!(
-            place().resource_url(&all, Some("localhost:8")),
+            resource().resource_url(&all, Some("localhost:8")),
             "http://127.0.0.1:7/mcp"
         );
         let wanted = "http://127.0.0.1:7/.well-known/oauth-protected-resource/mcp/files";
-        assert_eq!(place().metadata_url(&one, None), wanted);
+        assert_eq!(resource().metadata_url(&one, None), wanted);
     }
 
     #[test]
-    fn a_token_for_one_server_does_not_open_everything() {
+    fn token_for_one_server_does_not_open_all() {
         let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
         let of_one = "http://127.0.0.1:7/mcp/files".to_owned();
-        assert!(place().audiences(&one).contains(&of_one));
-        assert!(!place().audiences(&all).contains(&of_one));
+        assert!(resource().audiences(&one).contains(&of_one));
+        assert!(!resource().audiences(&all).contains(&of_one));
         assert!(
-            place()
+            resource()
                 .audiences(&one)
                 .contains(&"http://127.0.0.1:7/mcp".to_owned())
         );
-        assert!(place().audiences(&all).contains(&"api://door".to_owned()));
+        assert!(
+            resource()
+                .audiences(&all)
+                .contains(&"api://door".to_owned())
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Ends everything an agent has under way when its credential is revoked.
+//! Ends everything of an agent when its credential is revoked.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use mgp_callers::Directory;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 
-/// The places where an agent may have something under way.
+/// The places where an agent may have requests, connections or tasks.
 #[derive(Debug)]
 pub struct Revocation {
     /// Connections and listeners.
@@ -23,8 +23,8 @@ pub struct Revocation {
 }
 
 impl Revocation {
-    /// Ends the agent's sessions, connections, streams, suspended calls and tasks. What is opened later is
-    /// not ended, so the credential must be revoked first.
+    /// Ends the agent's sessions, connections, streams, suspended calls and tasks. New ones are not ended,
+    /// so the credential must be revoked first.
     pub(crate) async fn end_agent(&self, agent: &AgentId) {
         if let Some(sessions) = self.sessions.get() {
             sessions.close_agent_sessions(agent);

@@ -1,5 +1,5 @@
-//! The actor of one legacy HTTP session: from `initialize` to DELETE, its idle timeout or the end of the
-//! kernel.
+//! The actor of one legacy HTTP session: from `initialize` to DELETE, its idle timeout or the shutdown of
+//! the kernel.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{ActorCountGuard, CountedKind, Mailbox, Queued, task};
 
-/// Sessions of the operator, which are counted apart: whatever agents do, the console has its own. Each open
-/// page holds one.
+/// The limit of the operator's sessions, which are counted separately: agents cannot use up those of the
+/// console. Each open page holds one.
 const OPERATOR_SESSIONS: usize = 32;
 
-/// What requests of a session use.
+/// The session as used by its requests.
 #[derive(Debug)]
 pub struct Session {
     /// The session id, sent with each request.
@@ -35,13 +35,13 @@ pub struct Session {
     /// Its event streams.
     pub(crate) streams: Arc<Streams>,
     used: AtomicU64,
-    /// Since it was last looked at whether it can go for another one.
+    /// Set by each use since the last eviction check.
     was_used: AtomicBool,
     open_streams: AtomicUsize,
 }
 
 impl Session {
-    /// Notes that the session is being used.
+    /// Marks the session as used.
     pub(crate) fn touch(&self) {
         self.was_used.store(true, Ordering::Relaxed);
         self.used
@@ -56,7 +56,7 @@ impl Session {
         monotonic_now().since_start().saturating_sub(used)
     }
 
-    /// Whether it can be closed when another session needs its slot.
+    /// Whether it can be evicted when another session needs its slot.
     fn usage(&self) -> Usage {
         let is_busy = self.open_streams.load(Ordering::Relaxed) > 0 || self.agent.has_requests();
         match self.was_used.swap(false, Ordering::Relaxed) {
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Wraps a stream of this session; while it is open the session is not idle.
+    /// Wraps a stream of this session; the session is not idle while it is open.
     pub(crate) fn open_stream(self: &Arc<Self>, stream: Stream) -> SessionStream {
         self.open_streams.fetch_add(1, Ordering::Relaxed);
         SessionStream {
@@ -138,7 +138,7 @@ impl SessionTable {
         let caller = &entry.0.caller;
         let shares = if caller.operator { operator } else { agents };
         let usage = |id: &SessionId| sessions.get(id).map_or(Usage::Idle, |(s, _)| s.usage());
-        let gone = match shares.admit(&caller.agent, usage) {
+        let evicted = match shares.admit(&caller.agent, usage) {
             SlotAdmission::Free => None,
             SlotAdmission::Replaces(id) => sessions.remove(&id),
             SlotAdmission::Full => return None,
@@ -146,7 +146,7 @@ impl SessionTable {
         let id = entry.0.id.clone();
         shares.insert(&caller.agent, id.clone());
         sessions.insert(id, entry);
-        Some(gone)
+        Some(evicted)
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<Entry> {
@@ -159,7 +159,8 @@ impl SessionTable {
 /// Limits on sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
-    /// Sessions open at once, without the operator's. Beyond, an idle one of the agent with the most is evicted.
+    /// The most open sessions, without the operator's. Above it, an idle one of the agent with the most is
+    /// evicted.
     pub max: usize,
     /// The idle timeout.
     pub idle: Duration,
@@ -170,35 +171,35 @@ pub struct SessionLimits {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum SessionMsg {
-    /// Time to check whether the session is idle.
+    /// The session is to be checked for its idle timeout.
     CheckIdle,
 }
 
 /// Why a session could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SessionError {
-    /// The table is full, and this agent has no idle session that could go.
+    /// The table is full, and this agent has no idle session to evict.
     #[error(
         "{0} sessions are open already (`[tuning.http] max_sessions`), and none of this agent's is idle"
     )]
     Full(usize),
-    /// The kernel is ending.
+    /// The kernel is shutting down.
     #[error("the kernel is stopping")]
     ShuttingDown,
 }
 
 impl Sessions {
-    /// No session yet.
+    /// An empty table.
     #[must_use]
-    pub fn new(limits: SessionLimits, reception: EndpointContext) -> Arc<Self> {
+    pub fn new(limits: SessionLimits, endpoint: EndpointContext) -> Arc<Self> {
         Arc::new(Self {
             table: RwLock::new(SessionTable::new(limits.max)),
             limits,
-            endpoint: reception,
+            endpoint,
         })
     }
 
-    /// An agent before its `initialize`, with the streams for its session.
+    /// Creates an agent before its `initialize`, with the streams for its session.
     #[must_use]
     pub(crate) fn new_agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
         let budget = self.endpoint.directory.responses.budget(&pass.agent);
@@ -239,7 +240,7 @@ impl Sessions {
         let mailbox = Mailbox::new(actor);
         let inserted = self.write().insert((session.clone(), mailbox.clone()));
         match inserted {
-            Some(gone) => gone.into_iter().for_each(end_session),
+            Some(evicted) => evicted.into_iter().for_each(end_session),
             None => {
                 mailbox.stop("no place");
                 return Err(SessionError::Full(self.limits.max));
@@ -256,13 +257,13 @@ impl Sessions {
         entry.map(|(session, _)| session.clone())
     }
 
-    /// Ends a session: its id is unknown from now on.
+    /// Closes a session: its id is unknown from now on.
     pub(crate) fn close(&self, id: &SessionId) {
         let entry = self.write().remove(id);
         entry.into_iter().for_each(end_session);
     }
 
-    /// Ends all sessions of an agent.
+    /// Closes all sessions of an agent.
     pub(crate) fn close_agent_sessions(&self, agent: &AgentId) {
         let ids: Vec<_> = {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -275,13 +276,13 @@ impl Sessions {
         ids.iter().for_each(|id| self.close(id));
     }
 
-    /// Ends all sessions.
+    /// Closes all sessions.
     pub fn close_all(&self) {
         let ids: Vec<_> = self.write().sessions.keys().cloned().collect();
         ids.iter().for_each(|id| self.close(id));
     }
 
-    /// How many are open.
+    /// The number of open sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table
@@ -291,7 +292,7 @@ impl Sessions {
             .len()
     }
 
-    /// True when none is open.
+    /// True when no session is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -302,7 +303,7 @@ impl Sessions {
     }
 }
 
-/// Its id is unknown already.
+/// Ends a session whose id is unknown already.
 fn end_session((session, mailbox): Entry) {
     session.agent.disconnect();
     mailbox.stop("closed");
@@ -322,12 +323,13 @@ struct SessionState {
     /// The timer of the idle check; it ends with the session.
     idle_timer: SupervisedTask<()>,
     _entry: SessionEntry,
-    /// `None` once the session has ended in order.
+    /// `None` once the session has ended normally.
     presence: Option<AgentPresence>,
     _alive: ActorCountGuard,
 }
 
-/// The slot of a session in the table: however its actor ends, even by a panic, its id is unknown from then on.
+/// The slot of a session in the table: however its actor ends, even by a panic, its id is unknown from then
+/// on.
 #[derive(Debug)]
 struct SessionEntry {
     sessions: Arc<Sessions>,

@@ -1,4 +1,4 @@
-//! Stateless requests of 2026-07-28, which carry in `_meta` what a session would know of the client.
+//! Handles stateless requests of 2026-07-28, which carry in `_meta` what a session stores of its client.
 //!
 //! A call with a callback of a legacy server is suspended: the client gets `input_required` with a sealed
 //! `requestState`, and returns the answers with its next request.
@@ -37,7 +37,7 @@ use mgp_runtime::trace::Trace;
 /// Handles stateless requests.
 #[derive(Debug)]
 pub struct Stateless {
-    /// The table of all methods.
+    /// The routing table of all methods.
     pub routes: Arc<dyn Routes>,
     /// The suspended calls.
     pub suspended: Arc<SuspendedCalls>,
@@ -54,11 +54,11 @@ pub struct Stateless {
 pub(crate) struct StatelessRequest {
     /// The agent, as authenticated by the endpoint.
     pub(crate) agent: AgentId,
-    /// Received over the owner-only socket.
+    /// True if received over the operator's socket.
     pub(crate) operator: bool,
-    /// Whether the client makes each request alone, or another node makes it for one that has a session there.
+    /// Whether it is a request of a stateless client, or of another node for a client with a session there.
     pub(crate) session: CallerSession,
-    /// The servers it sees.
+    /// The servers visible to it.
     pub(crate) view: CatalogView,
     /// The client's request id.
     pub(crate) id: RequestId,
@@ -72,7 +72,7 @@ pub(crate) struct StatelessRequest {
     pub(crate) outlet: Outlet,
 }
 
-/// True for a request in the modern form, valid or not: it gets modern answers.
+/// True for a request in the stateless form, valid or not: it gets stateless answers.
 #[must_use]
 pub(crate) fn is_stateless(params: Option<&str>) -> bool {
     params.is_some_and(|params| {
@@ -88,7 +88,7 @@ impl Stateless {
     /// Starts handling a request.
     ///
     /// # Errors
-    /// What is wrong with its `requestState`.
+    /// The problem of its `requestState`.
     pub(crate) fn open(
         self: &Arc<Self>,
         arrival: StatelessRequest,
@@ -139,8 +139,8 @@ impl Stateless {
         let state = stated.state.filter(|state| self.seal.is_ours(state));
         if may_ask && let Some(state) = state {
             let params = arrival.params.as_deref().unwrap_or("{}");
-            let said = (params, state.as_str());
-            let begun = self.resume_call(&caller, &arrival.method, said, round, arrival.trace);
+            let parsed = (params, state.as_str());
+            let begun = self.resume_call(&caller, &arrival.method, parsed, round, arrival.trace);
             return begun.map(|mut running| {
                 running.tap = tapped;
                 running
@@ -171,7 +171,7 @@ impl Stateless {
         })
     }
 
-    /// A client returns with answers for a suspended call.
+    /// Resumes a suspended call with the client's answers.
     fn resume_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -180,26 +180,26 @@ impl Stateless {
         round: CallRound,
         trace: Trace,
     ) -> Result<RunningCall, Refusal> {
-        let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
+        let expired = |refusal: &dyn std::fmt::Display| Refusal::Expired(refusal.to_string());
         let state: RequestState = self
             .seal
             .open(Purpose::RequestState, &caller.principal(), state)
-            .map_err(|e| bad(&e))?;
+            .map_err(|e| expired(&e))?;
         state
             .check(self.boot, unix_ms(), method, Some(params))
-            .map_err(|e| bad(&e))?;
+            .map_err(|e| expired(&e))?;
         let suspended = self
             .suspended
             .take(state.call)
-            .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
+            .ok_or_else(|| expired(&"its call was answered, or waited too long for its client"))?;
         let exchange = suspended.background.call.clone();
-        // Rights revoked while the call waited end it before the answers reach it.
+        // Rights revoked during the suspension end the call before the answers reach it.
         if let Err(refusal) = self.routes.recheck(caller, method, params) {
             exchange.cancel();
             return Err(refusal);
         }
         let rounds = exchange.rounds().expect("only such calls are suspended");
-        // Answers first: after them, a callback that they do not answer may go to another call.
+        // Answers first: after them, an unanswered callback may go to another call.
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
         rounds.continue_with(round);
         Ok(RunningCall {
@@ -228,11 +228,11 @@ pub(crate) struct RunningCall {
     trace: Trace,
     work: CallWork,
     finished: bool,
-    /// Somebody looks on: the id of this request.
+    /// The operator's tap, and the id of this request; `None` while no operator watches.
     tap: Option<(AgentTap, RequestId)>,
 }
 
-/// What happens first with a request in flight.
+/// The first event of an in-flight request.
 enum FirstOutcome {
     Answered(Outcome),
     InputRequired,
@@ -262,14 +262,13 @@ impl RunningCall {
         &self.call
     }
 
-    /// Who makes it.
+    /// The caller.
     #[must_use]
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// The answer to this request: that of the call, `input_required`, or the task that the call
-    /// became.
+    /// The answer to this request: that of the call, `input_required`, or the task that the call became.
     #[must_use]
     pub(crate) fn into_answer(mut self) -> GuardedAnswer {
         GuardedAnswer::new(|| {
@@ -311,19 +310,20 @@ impl RunningCall {
         }
     }
 
-    /// Why the kernel ends a call with a callback of its server: the call was made by then.
-    fn to_interrupted(&self, why: Refusal) -> Refusal {
+    /// The refusal of a call that the kernel ends during a callback of its server: the call was made by
+    /// then.
+    fn to_interrupted(&self, refusal: Refusal) -> Refusal {
         match &*self.method {
             "tools/call" => Refusal::Unanswered(Box::new(UnansweredCall {
-                refusal: why,
+                refusal,
                 outcome: CallOutcome::Unknown,
                 call_id: self.trace.id.as_str().into(),
             })),
-            _ => why,
+            _ => refusal,
         }
     }
 
-    /// Waits for the first of these.
+    /// Waits for the first event.
     async fn next_outcome(&mut self, rounds: &CallRounds, may_become_task: bool) -> FirstOutcome {
         let answered = async {
             match &mut self.work {
@@ -340,7 +340,7 @@ impl RunningCall {
         }
     }
 
-    /// Turns the call into a task; `None` when that is not possible.
+    /// Turns the call into a task; `None` if that is not possible.
     async fn become_task(&mut self, call: &LongCall) -> Option<Outcome> {
         let (number, background) = self.detach()?;
         self.work = CallWork::Resumed(number, background.clone());
@@ -353,7 +353,7 @@ impl RunningCall {
             trace: self.trace.clone(),
         };
         let announced = stateless.tasks.create(round, call, background).await?;
-        // Cancelled meanwhile: nobody waits for an answer.
+        // Cancelled meanwhile: there is no reader for an answer.
         if self.call.is_cancelled() {
             Some(Err(Refusal::Cancelled))
         } else {
@@ -393,7 +393,7 @@ impl RunningCall {
             expires_ms: unix_ms().saturating_add(patience),
         };
         let state = seal.seal(Purpose::RequestState, &self.caller.principal(), &state);
-        let questions = rounds.input_requests();
+        let callbacks = rounds.input_requests();
         if let Err(full) =
             suspended.suspend(call, background, self.caller.clone(), self.params.clone())
         {
@@ -401,7 +401,7 @@ impl RunningCall {
             return Err(self.to_interrupted(full));
         }
         Ok(format!(
-            r#"{{"resultType":"input_required","inputRequests":{questions},"requestState":{}}}"#,
+            r#"{{"resultType":"input_required","inputRequests":{callbacks},"requestState":{}}}"#,
             quote(&state)
         )
         .into())
@@ -428,7 +428,7 @@ pub(crate) struct RequestMeta {
     pub(crate) version: String,
     /// The client's capabilities.
     pub(crate) capabilities: ClientCapabilities,
-    /// The parts of MGP negotiated with the client.
+    /// The MGP extensions negotiated with the client.
     pub(crate) mgp: Negotiated,
     /// The lowest log level it wants.
     pub(crate) level: Option<LogLevel>,
@@ -465,8 +465,8 @@ pub(crate) fn parse_request_meta<'a>(
     method: &'a str,
     params: Option<&'a str>,
 ) -> Result<(RequestMeta, RequestHeaders<'a>), Refusal> {
-    let said: Params<'_> = mcp::parse_accepted_params(params)?;
-    let meta = said.meta.ok_or_else(|| missing_field("_meta"))?;
+    let parsed: Params<'_> = mcp::parse_params(params)?;
+    let meta = parsed.meta.ok_or_else(|| missing_field("_meta"))?;
     if !meta.get().starts_with('{') {
         return Err(Refusal::BadMeta("`_meta` must be an object".into()));
     }
@@ -481,13 +481,13 @@ pub(crate) fn parse_request_meta<'a>(
         .client_capabilities
         .ok_or_else(|| missing_field(CLIENT_CAPABILITIES))?;
     if !declared.get().starts_with('{') {
-        let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
-        return Err(Refusal::BadMeta(words));
+        let message = format!("`{CLIENT_CAPABILITIES}` must be an object");
+        return Err(Refusal::BadMeta(message));
     }
     let name = match request_headers::subject(method) {
-        Some("name") => said.name,
-        Some("uri") => said.uri,
-        Some("taskId") => said.task_id,
+        Some("name") => parsed.name,
+        Some("uri") => parsed.uri,
+        Some("taskId") => parsed.task_id,
         Some(_) | None => None,
     };
     let stated = RequestMeta {
@@ -496,14 +496,14 @@ pub(crate) fn parse_request_meta<'a>(
         mgp: negotiation::negotiate_with_client(Some(declared), Version::STATELESS),
         level: meta.log_level.map(parse_level).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
-        state: json_text(said.request_state),
+        state: json_text(parsed.request_state),
         client: meta.client_info.map(|client| client.get().into()),
     };
     let name = json_text(name).map(Cow::Owned);
     Ok((stated, RequestHeaders { method, name }))
 }
 
-/// The text of a JSON string.
+/// The content of a JSON string.
 fn json_text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
@@ -553,7 +553,7 @@ mod tests {
 
     /// PHP's `json_encode` writes `/` as `\/`.
     #[test]
-    fn a_modern_request_is_known_however_its_keys_are_escaped() {
+    fn stateless_request_is_detected_despite_escaped_keys() {
         for key in [
             "io.modelcontextprotocol/protocolVersion",
             r"io.modelcontextprotocol\/protocolVersion",

@@ -297,7 +297,7 @@ impl McplAgent {
             return Err(CallbackError::Unreachable);
         }
         let call = self.agent.new_kernel_call();
-        let asked = self.agent.ask(&call, None, method, Some(params));
+        let asked = self.agent.send_callback(&call, None, method, Some(params));
         let answered = tokio::time::timeout(deadline, asked).await;
         let answered = answered.unwrap_or(Err(CallbackError::TimedOut(deadline)));
         self.record_answer(&answered);

@@ -64,7 +64,7 @@ impl Cluster {
                 });
             }
             LinksEvent::Call(call) => self.accept_call(*call),
-            LinksEvent::Pairing(link) => self.pairing.add_guest(link),
+            LinksEvent::Pairing(link) => self.pairing.add_node(link),
         }
     }
 

@@ -15,33 +15,33 @@ use super::Agent;
 use super::client_activity::ClientActivity;
 use crate::in_flight_call::InFlightCall;
 
-/// The sender of a request. Filled in at the door: from the session of a legacy client, from `_meta` of a
-/// stateless one.
+/// The sender of a request. Filled in at the endpoint: from the session of a legacy client, from `_meta` of
+/// a stateless one.
 #[derive(Debug)]
 pub struct Caller {
-    /// Groups calls and questions by client.
+    /// Groups calls and callbacks by client.
     pub connection: ConnectionId,
-    /// The agent, as authenticated by the door.
+    /// The agent, as authenticated by the endpoint.
     pub agent: AgentId,
     /// True for the operator, who may use `mgp/kernel/*` and `mgp/servers/*`.
     pub operator: bool,
-    /// The servers it sees.
+    /// The servers visible to it.
     pub view: CatalogView,
-    /// Its version of MCP.
+    /// Its protocol version.
     pub version: Version,
     /// The capabilities of its client.
     pub capabilities: ClientCapabilities,
     /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
-    /// What it declared of MCPL, where it is a host of that: never a stateless one.
+    /// What it declared of MCPL, if it is an MCPL host; never set for stateless clients.
     pub mcpl: Option<Arc<mcpl::HostCapabilities>>,
     /// Its connection or session, if any.
     pub session: CallerSession,
-    /// What the operator sees of it.
+    /// The activity shown to the operator.
     pub activity: Arc<ClientActivity>,
 }
 
-/// The identity that access control decides by. At the door of a set nobody is the operator.
+/// The identity that access control decides by. In the view of a set nobody is the operator.
 #[must_use]
 pub fn identity(agent: &AgentId, operator: bool, view: &CatalogView) -> Principal {
     match (view, operator) {
@@ -53,7 +53,7 @@ pub fn identity(agent: &AgentId, operator: bool, view: &CatalogView) -> Principa
     }
 }
 
-/// The reader of sealed records that are given to this agent in this view.
+/// The principal that sealed records are bound to: this agent in this view.
 #[must_use]
 pub fn principal(agent: &AgentId, view: &CatalogView) -> String {
     format!("{agent}@{view}")
@@ -62,12 +62,12 @@ pub fn principal(agent: &AgentId, view: &CatalogView) -> String {
 /// The connection of a caller.
 #[derive(Debug)]
 pub enum CallerSession {
-    /// A connection or session, which can be asked and told things. Weak, because it holds its caller
-    /// itself and must end even while calls still refer to the caller.
+    /// A connection or session, which can receive callbacks and notifications. Weak, because it holds its
+    /// caller itself and must end even while calls still refer to the caller.
     Open(Weak<Agent>),
     /// A stateless request: all answers go with the request.
     Stateless,
-    /// The same of another node, for an agent that has a session there.
+    /// A stateless request of another node, for an agent that has a session there.
     RemoteSession,
 }
 
@@ -81,7 +81,7 @@ impl Caller {
         }
     }
 
-    /// False before `notifications/initialized`: until then it gets only answers and log messages
+    /// False before `notifications/initialized`: until then the client gets only answers and log messages
     /// (MCP-017).
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -97,15 +97,15 @@ impl Caller {
         )
     }
 
-    /// True where the next request may declare what this one lacks. Of other callers the server reads that they
-    /// cannot be asked.
+    /// True if the client's next request may declare missing capabilities. For other callers the server
+    /// learns that it cannot send callbacks.
     #[must_use]
     pub fn can_declare(&self) -> bool {
         matches!(self.session, CallerSession::Stateless)
     }
 
-    /// As whom it calls at other nodes: there is no operator there, so what the one here calls there, it calls as the
-    /// agent it is.
+    /// The identity for calls to other nodes. There is no operator there, so the operator of this node
+    /// calls as the agent it is.
     #[must_use]
     pub fn remote_identity(&self) -> AgentId {
         if self.operator {
@@ -115,7 +115,7 @@ impl Caller {
         }
     }
 
-    /// The dialect of answers to it.
+    /// The dialect of its answers.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         Dialect {
@@ -130,8 +130,7 @@ impl Caller {
         identity(&self.agent, self.operator, &self.view)
     }
 
-    /// The reader of sealed records: they can be opened only by the client and in the view they were made
-    /// for.
+    /// The principal that sealed records are bound to: they can be opened only by this client in this view.
     #[must_use]
     pub fn principal(&self) -> String {
         principal(&self.agent, &self.view)
@@ -146,7 +145,7 @@ impl Caller {
         }
     }
 
-    /// The same, where it asked for one itself; `None` where it leaves that to the server.
+    /// The lowest log level, if the client set one itself; `None` leaves it to the server.
     #[must_use]
     pub fn requested_log_level(&self, call: &InFlightCall) -> Option<LogLevel> {
         match call.rounds() {

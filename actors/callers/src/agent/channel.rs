@@ -1,4 +1,4 @@
-//! Sends the kernel's messages to one agent.
+//! The channel over which the kernel sends to one agent.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::Agent;
 use crate::in_flight_call::streams::{GET_LANE, Streams};
 use crate::in_flight_call::{Delivery, InFlightCall, send_line_as};
 
-/// The channel for an agent's messages.
+/// The channel for messages that belong to no request.
 #[derive(Debug)]
 pub enum AgentChannel {
     /// A line connection, which carries all messages.
@@ -31,7 +31,7 @@ pub enum AgentChannel {
         wanted: Filter,
         /// `_meta` of all its messages, as JSON text, with the id of the subscription.
         tag: Box<str>,
-        /// The tasks it wants news of, with the client's ids.
+        /// The tasks it follows, with the client's ids.
         tasks: Vec<(TaskHandle, String)>,
     },
     /// An `mgp/events/subscribe` of an agent of another node, which stays open for its events.
@@ -39,7 +39,8 @@ pub enum AgentChannel {
 }
 
 impl Agent {
-    /// Whether a request outside of the client's own reaches it now. A session of HTTP needs its GET stream.
+    /// True if a request outside the client's own requests reaches it now. An HTTP session needs its GET
+    /// stream.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         match &self.channel {
@@ -67,16 +68,16 @@ impl Agent {
         }
     }
 
-    /// Sends a message that belongs to no request if there is room for it now, which is never more than so
-    /// much of a line.
+    /// Sends a message that belongs to no request, if the queue has capacity now; a line queue is used up
+    /// to `limits`.
     ///
     /// # Errors
-    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
-    pub fn try_send(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+    /// [`SendError::Full`] to try again later; [`SendError::Closed`] when the channel is closed.
+    pub fn try_send(&self, frame: Bytes, limits: QueueLimits) -> Result<(), SendError> {
         let copy = tap::has_open_taps().then(|| frame.clone());
         match &self.channel {
             _ if !self.is_ready() => Err(SendError::Full),
-            AgentChannel::Line(sink) => sink.send_within(frame, room),
+            AgentChannel::Line(sink) => sink.send_within(frame, limits),
             AgentChannel::Session(streams) => streams.try_push(GET_LANE, frame),
             AgentChannel::Listener { .. } => Err(SendError::Closed),
             AgentChannel::Follower(call) => call.try_send_on_round(frame),
@@ -87,7 +88,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Resolves when [`Self::try_send`] may find room, where that is known.
+    /// Resolves when [`Self::try_send`] may find capacity; `None` for channels that cannot report it.
     pub fn capacity_available(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         match &self.channel {
             AgentChannel::Follower(call) if self.is_ready() => call.rounds()?.capacity_available(),
@@ -99,7 +100,7 @@ impl Agent {
     }
 }
 
-/// A notification with the id of its subscription.
+/// Adds the id of its subscription to a notification.
 fn add_subscription_tag(frame: &Bytes, tag: &str) -> Option<Bytes> {
     let Ok(Message::Notification { method, params }) = jsonrpc::parse(frame) else {
         return None;
@@ -113,7 +114,7 @@ fn add_subscription_tag(frame: &Bytes, tag: &str) -> Option<Bytes> {
     Some(jsonrpc::notification(&method, Some(&splice.finish())).into())
 }
 
-/// The notification that a list changed.
+/// The method of the notification that a list changed.
 pub(crate) fn list_changed_method(kind: ListKind) -> &'static str {
     match kind {
         ListKind::Tools => "notifications/tools/list_changed",

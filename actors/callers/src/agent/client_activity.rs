@@ -1,4 +1,4 @@
-//! What the operator sees of every client.
+//! The activity of each client, as shown to the operator.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use mgp_protocol::mgp::kernel;
 
 use mgp_runtime::time::monotonic_now;
 
-/// Characters kept of a name or version, which are shown in a table.
+/// Characters stored of a name or version, which are shown in a table.
 const NAME_CHARS_MAX: usize = 64;
 
-/// One client: since when it is connected, its name and how much it asks.
+/// The activity of one client: connection time, name, and number of requests.
 #[derive(Debug)]
 pub struct ClientActivity {
     since: MonotonicTime,
@@ -23,11 +23,11 @@ pub struct ClientActivity {
     calls: AtomicU64,
     /// Its last request, in milliseconds of the kernel's clock.
     last_request_ms: AtomicU64,
-    /// Where it works, as its client on the owner's socket said.
+    /// The working folder, as reported by the client on the operator's socket.
     folder: OnceLock<Arc<Path>>,
 }
 
-/// What a client says about itself, unverified.
+/// The name and version that a client reports, unverified.
 #[derive(Debug)]
 struct ClientIntroduction {
     name: String,
@@ -49,40 +49,41 @@ impl Default for ClientActivity {
 }
 
 impl ClientActivity {
-    /// Notes the client's name and version of MCP; only the first call counts.
-    pub(crate) fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
+    /// Records the client's name and protocol version; only the first call counts.
+    pub(crate) fn introduce(&self, client: &Implementation<'_>, version: Version) {
         self.introduction.get_or_init(|| ClientIntroduction {
             name: truncate(&client.name),
             version: truncate(&client.version),
-            protocol_version: speaks,
+            protocol_version: version,
         });
     }
 
-    /// The same from the JSON text of a `clientInfo`, which stateless requests may omit.
-    pub fn introduce_text(&self, client: Option<&str>, speaks: Version) {
+    /// Records the JSON text of a `clientInfo`, which stateless requests may omit; only the first call
+    /// counts.
+    pub fn introduce_text(&self, client: Option<&str>, version: Version) {
         if self.introduction.get().is_some() {
             return;
         }
-        let nobody = Implementation {
+        let anonymous = Implementation {
             name: "".into(),
             version: "".into(),
         };
         let client = client.and_then(|text| serde_json::from_str(text).ok());
-        self.introduce(&client.unwrap_or(nobody), speaks);
+        self.introduce(&client.unwrap_or(anonymous), version);
     }
 
-    /// Notes the folder that it works in; only the first one counts.
+    /// Sets the working folder; only the first call counts.
     pub fn set_folder(&self, folder: Arc<Path>) {
         let _ = self.folder.set(folder);
     }
 
-    /// The folder that it works in, if it said one.
+    /// The working folder, if the client reported one.
     #[must_use]
     pub fn folder(&self) -> Option<&Arc<Path>> {
         self.folder.get()
     }
 
-    /// Notes a request that came then.
+    /// Records a request received at `at`.
     pub fn record_request(&self, method: &str, at: MonotonicTime) {
         if method == "tools/call" {
             self.calls.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl ClientActivity {
         millis(monotonic_now()).saturating_sub(self.last_request_ms.load(Ordering::Relaxed))
     }
 
-    /// The client as shown to the operator; `agent` is who the kernel knows it as.
+    /// The client as shown to the operator; `agent` is its identity.
     #[must_use]
     pub(crate) fn to_client(
         &self,
@@ -103,13 +104,14 @@ impl ClientActivity {
         door: &str,
         view: &CatalogView,
     ) -> kernel::Client {
-        let said = self.introduction.get();
+        let introduction = self.introduction.get();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         kernel::Client {
             agent,
-            name: said.and_then(|said| text(&said.name)),
-            version: said.and_then(|said| text(&said.version)),
-            speaks: said.map(|said| said.protocol_version.as_str().to_owned()),
+            name: introduction.and_then(|introduction| text(&introduction.name)),
+            version: introduction.and_then(|introduction| text(&introduction.version)),
+            speaks: introduction
+                .map(|introduction| introduction.protocol_version.as_str().to_owned()),
             door: door.to_owned(),
             server: match view {
                 CatalogView::All | CatalogView::Set(_) => None,
@@ -141,29 +143,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_what_it_said_first_and_not_at_length() {
+    fn first_introduction_counts_and_is_truncated() {
         let activity = ClientActivity::default();
-        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
-        assert_eq!((told.name, told.speaks), (None, None));
+        let shown = activity.to_client("agent.a".into(), "http", &CatalogView::All);
+        assert_eq!((shown.name, shown.speaks), (None, None));
         let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
         activity.introduce_text(Some(&long), Version::STATELESS);
         activity.introduce_text(
             Some(r#"{"name":"other","version":"2"}"#),
             Version::STATELESS,
         );
-        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
-        assert_eq!(told.name, None, "a version that is no text");
+        let shown = activity.to_client("agent.a".into(), "http", &CatalogView::All);
+        assert_eq!(shown.name, None, "a version that is no text");
         let activity = ClientActivity::default();
         let long = long.replace('7', "\"7\"");
         activity.introduce_text(Some(&long), Version::STATELESS);
-        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
-        assert_eq!(told.name.unwrap().chars().count(), NAME_CHARS_MAX);
-        assert_eq!(told.version.as_deref(), Some("7"));
-        assert_eq!(told.speaks.as_deref(), Some("2026-07-28"));
+        let shown = activity.to_client("agent.a".into(), "http", &CatalogView::All);
+        assert_eq!(shown.name.unwrap().chars().count(), NAME_CHARS_MAX);
+        assert_eq!(shown.version.as_deref(), Some("7"));
+        assert_eq!(shown.speaks.as_deref(), Some("2026-07-28"));
     }
 
     #[test]
-    fn calls_are_counted_and_other_requests_are_heard() {
+    fn only_tool_calls_are_counted() {
         let activity = ClientActivity::default();
         for method in ["tools/call", "tools/list", "tools/call"] {
             activity.record_request(method, monotonic_now());

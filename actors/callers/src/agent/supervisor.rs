@@ -2,11 +2,11 @@
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
-/// Parent of every connection and session. Gets no messages.
+/// Parent of every connection and session. Receives no messages.
 #[derive(Debug)]
 pub struct AgentsActor;
 
-/// Its address, to be linked to.
+/// The address of the supervisor, for linking.
 pub type Agents = ActorRef<()>;
 
 impl Actor for AgentsActor {

@@ -1,4 +1,4 @@
-//! What an agent says and hears over its connection or in its session, for an operator who looks on.
+//! Reports the messages of one connection or session to an operator who watches the agent.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Agent {
         AgentTap::for_agent(self.id(), self.is_operator(), self.connection)
     }
 
-    /// A call outside the agent's own requests, shown where somebody looks on.
+    /// Attaches the tap to a call outside the agent's own requests, while an operator watches.
     pub(super) fn with_tap(&self, call: Arc<InFlightCall>) -> Arc<InFlightCall> {
         if let Some(tap) = self.open_tap() {
             call.set_tap(tap);
@@ -25,7 +25,8 @@ impl Agent {
         call
     }
 
-    /// It is sent a message that belongs to no request. To one who only receives, it goes with its request.
+    /// Reports a sent message that belongs to no request. For a receive-only client it is reported with its
+    /// request.
     pub(super) fn tap_sent(&self, frame: &Bytes) {
         let Some(tap) = self.open_tap() else { return };
         match &self.channel {
@@ -58,7 +59,7 @@ impl Agent {
         }
     }
 
-    /// It asked whether the kernel is there, and its door answered.
+    /// Reports a ping, which its endpoint answered.
     pub(super) fn tap_ping(&self, id: &RequestId) {
         if let Some(tap) = self.open_tap() {
             tap.record_request(id, mcp::Ping::METHOD, None);
@@ -66,7 +67,7 @@ impl Agent {
         }
     }
 
-    /// It sent something that cannot be read.
+    /// Reports an unreadable message.
     pub fn tap_unreadable(&self, text: &[u8]) {
         if let Some(tap) = self.open_tap() {
             tap.record_received(Bytes::copy_from_slice(text));

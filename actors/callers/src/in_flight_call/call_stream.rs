@@ -1,8 +1,8 @@
-//! The actor of the chunks of one call: from the moment the call asks for them until its answer leaves.
-//! Receives from: the link of its server, the requests of its reader. Sends to: the reader's connection,
-//! and the server through the link's event sink.
+//! The actor that streams the chunks of one call, from the call's request for chunks until its answer is
+//! sent. Receives from: the link of its server, the requests of its reader. Sends to: the reader's
+//! connection, and the server through the link's event sink.
 //!
-//! Whoever has a chunk hands it over without waiting; a slow reader is waited for here and nowhere else.
+//! Senders hand over a chunk without waiting; only this actor waits for a slow reader.
 
 pub(crate) mod budget;
 mod chunk;
@@ -28,40 +28,40 @@ use mgp_runtime::{EventSink, Mailbox, Queued, Reply, task};
 
 pub use self::chunk::{ChunkForm, PartialResult};
 
-/// Before the answer leaves, chunks may go on to a reader that takes one in this time.
+/// How long the reader may take for one chunk while the stream is flushed before the answer.
 const FLUSH_STALL: Duration = Duration::from_millis(250);
-/// How often: an answer is not held up longer than two seconds.
+/// The most flush rounds: an answer is delayed by two seconds at most.
 const FLUSH_ROUNDS: usize = 8;
 
 /// Notifications to the server of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallStreamNotice {
-    /// So many chunks a second; 0 pauses it.
+    /// The wanted number of chunks per second; 0 pauses the stream.
     Pace(u32),
-    /// These chunks are missed.
+    /// The missing chunks.
     Gap(Vec<u64>),
 }
 
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum CallStreamMsg {
-    /// The call has left for its server.
+    /// The call was sent to its server.
     Started(EventSink<CallStreamNotice>),
-    /// A chunk came: its index and whether it is the last.
+    /// A chunk arrived: its index and whether it is the last.
     Chunk(u64, bool, Arc<StreamChunk>),
-    /// A chunk of this index came and met a full queue.
+    /// A chunk of this index arrived and did not fit into the full queue.
     Overflowed(u64, bool),
-    /// The reader has taken something, and nobody had counted it.
+    /// The reader took a chunk that was not counted.
     CapacityReturned,
-    /// The reader's own pace.
+    /// The reader set a pace.
     Pace(u32),
-    /// The reader misses chunks.
+    /// The reader reported missing chunks.
     Gap(Vec<u64>),
     /// The timer fired.
     TimerFired,
     /// Returns the partial result.
     GetPartial(Reply<PartialResult>),
-    /// The call has its answer; replied to when all that its reader takes is on its way.
+    /// The call is answered; replies when all chunks that the reader accepts are sent.
     Finish(Reply<()>),
 }
 
@@ -72,32 +72,32 @@ pub struct CallStreamHandle {
     shared: Arc<StreamShared>,
 }
 
-/// What the actor, the links and the readers share.
+/// The state shared by the actor, the links and the readers.
 #[derive(Debug)]
 struct StreamShared {
-    /// Bytes that may wait, in the mailbox, in the engine and on their way.
+    /// Credit for buffered bytes: in the mailbox, in the engine and in delivery.
     waiting: Arc<Credit>,
     budget: Arc<AgentStreamBudget>,
     window: SendWindow,
-    /// To be woken when something came back; set once, right after the start.
+    /// The mailbox to wake when credit is returned; set once, right after the start.
     mailbox: OnceLock<Mailbox<CallStreamMsg>>,
-    /// A chunk was taken: another try of the call would begin anew.
+    /// Set once a chunk was accepted: another attempt of the call would start the stream anew.
     has_chunks: AtomicBool,
     delivered: AtomicU64,
 }
 
 impl CallStreamHandle {
-    /// Starts the stream of a call below `parent`, without waiting, because a call is under way; `None`
-    /// when the kernel is ending.
+    /// Starts the stream of a call below `parent`, without waiting, because a call is in flight; `None`
+    /// when the kernel is shutting down.
     pub fn start(
         parent: ActorCell,
         call: &Arc<InFlightCall>,
         form: ChunkForm,
-        room: Arc<AgentStreamBudget>,
+        budget: Arc<AgentStreamBudget>,
     ) -> Option<Self> {
         let shared = Arc::new(StreamShared {
             waiting: Credit::new(BUFFERED_BYTES_MAX as u64),
-            budget: room,
+            budget,
             window: SendWindow::default(),
             mailbox: OnceLock::new(),
             has_chunks: AtomicBool::new(false),
@@ -114,48 +114,48 @@ impl CallStreamHandle {
         Some(Self { mailbox, shared })
     }
 
-    /// False when chunks of an earlier try of the call were taken: those of another one cannot be told
-    /// from them.
+    /// False when chunks of an earlier attempt of the call were accepted: those of another attempt cannot
+    /// be distinguished from them.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         !self.shared.has_chunks.load(Ordering::Relaxed)
     }
 
-    /// The call leaves for its server, which is told things through `server`.
+    /// Marks the call as sent to its server, which is notified through `server`.
     pub fn begin(&self, server: EventSink<CallStreamNotice>) {
         if self.is_fresh() {
             let _ = self.mailbox.send(CallStreamMsg::Started(server));
         }
     }
 
-    /// Hands over a chunk with its `params`. False when it is lost: it has no place, or finds no room.
+    /// Hands over a chunk with its `params`. False when it is lost: no index, or no capacity.
     #[must_use]
     pub fn chunk(&self, params: &str, chunk: &Chunk<'_>) -> bool {
         let Some(index) = chunk.index() else {
             return false;
         };
         self.shared.has_chunks.store(true, Ordering::Relaxed);
-        let (done, bytes) = (chunk.is_done(), StreamChunk::weight(params));
-        let own = self.shared.waiting.try_take(bytes);
-        match own.and_then(|own| Some((own, self.shared.budget.reserve_waiting(bytes)?))) {
+        let (is_last, bytes) = (chunk.is_done(), StreamChunk::weight(params));
+        let charge = self.shared.waiting.try_take(bytes);
+        match charge.and_then(|charge| Some((charge, self.shared.budget.reserve_waiting(bytes)?))) {
             Some(charges) => {
                 let chunk = Arc::new(StreamChunk::new(params, chunk, charges));
-                let message = CallStreamMsg::Chunk(index, done, chunk);
+                let message = CallStreamMsg::Chunk(index, is_last, chunk);
                 self.mailbox.send(message).is_ok()
             }
             None => {
-                let _ = self.mailbox.send(CallStreamMsg::Overflowed(index, done));
+                let _ = self.mailbox.send(CallStreamMsg::Overflowed(index, is_last));
                 false
             }
         }
     }
 
-    /// The reader's own pace.
+    /// Sets the pace that the reader asks for.
     pub fn set_pace(&self, rate: u32) {
         let _ = self.mailbox.send(CallStreamMsg::Pace(rate));
     }
 
-    /// The reader misses these chunks.
+    /// Reports the chunks that the reader misses.
     pub fn report_gap(&self, missing: Vec<u64>) {
         let _ = self.mailbox.send(CallStreamMsg::Gap(missing));
     }
@@ -165,7 +165,7 @@ impl CallStreamHandle {
         self.mailbox.ask(CallStreamMsg::GetPartial).await.ok()
     }
 
-    /// Resolves when all chunks that came are on their way, as far as their reader takes them.
+    /// Resolves when all chunks that arrived are sent, as far as the reader accepts them.
     pub async fn finish(&self) {
         let (reply, mut flushed) = Reply::new();
         if self
@@ -184,14 +184,14 @@ impl CallStreamHandle {
         }
     }
 
-    /// Ends the actor.
+    /// Stops the actor.
     pub(crate) fn stop(&self) {
         self.mailbox.stop("its call has its answer");
     }
 }
 
 impl StreamShared {
-    /// A frame with so many bytes of chunk was taken.
+    /// Releases the credit of a frame with so many bytes of chunk.
     fn release_bytes(&self, bytes: usize) {
         if self.window.release(bytes)
             && let Some(mailbox) = self.mailbox.get()
@@ -216,7 +216,7 @@ struct CallStreamState {
     stream: CallStream<Arc<StreamChunk>>,
     server: Option<EventSink<CallStreamNotice>>,
     flushed: Option<Reply<()>>,
-    /// When it rings, and the task that waits until then.
+    /// The time it fires, and the task that waits for it.
     timer: Option<(MonotonicTime, SupervisedTask<()>)>,
     effects: Vec<CallStreamEffect<Arc<StreamChunk>>>,
 }
@@ -257,13 +257,13 @@ impl Actor for CallStreamActor {
         }
         match queued.into_message() {
             CallStreamMsg::Started(server) => state.server = Some(server),
-            CallStreamMsg::Chunk(index, done, chunk) => {
-                let about = (index, chunk.bytes(), done);
-                // One that is dropped is seen by its index.
+            CallStreamMsg::Chunk(index, is_last, chunk) => {
+                let about = (index, chunk.bytes(), is_last);
+                // The engine finds a dropped chunk by its index.
                 let _ = stream.push_chunk(about, chunk, now, effects);
             }
-            CallStreamMsg::Overflowed(index, done) => {
-                stream.skip_chunk((index, done), now, effects);
+            CallStreamMsg::Overflowed(index, is_last) => {
+                stream.skip_chunk((index, is_last), now, effects);
             }
             CallStreamMsg::CapacityReturned => {}
             CallStreamMsg::Pace(rate) => stream.set_pace(rate, now, effects),
@@ -286,7 +286,7 @@ impl Actor for CallStreamActor {
 }
 
 impl CallStreamActor {
-    /// Carries out what was decided, and again as long as something comes back meanwhile.
+    /// Performs the engine's effects, repeatedly while credit is returned meanwhile.
     fn run_effects(&self, state: &mut CallStreamState, now: MonotonicTime) {
         loop {
             self.perform(state, now);
@@ -314,7 +314,7 @@ impl CallStreamActor {
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
-                // Nothing overtakes what met a full queue.
+                // No chunk overtakes one that did not fit into the full queue.
                 CallStreamEffect::Deliver(index, chunk) => {
                     if !refused.is_empty() || !self.deliver(&mut state.stream, index, &chunk) {
                         refused.push((index, chunk.bytes(), chunk));
@@ -332,7 +332,7 @@ impl CallStreamActor {
         state.stream.requeue(refused, now);
     }
 
-    /// False when the queue is full.
+    /// Sends a chunk to the reader; false when the queue is full.
     fn deliver(
         &self,
         stream: &mut CallStream<Arc<StreamChunk>>,
@@ -344,7 +344,7 @@ impl CallStreamActor {
             drop(held);
             shared.release_bytes(bytes);
         });
-        // One that its reader has no form for counts as taken.
+        // A chunk that the reader's form cannot express counts as accepted.
         match self.form.render(&self.call, chunk) {
             None => receipt.mark_sent(),
             Some(frame) => {
@@ -369,7 +369,7 @@ impl CallStreamState {
         }
     }
 
-    /// Sets the clock to the next time that the engine wants to be asked.
+    /// Sets the timer to the next deadline of the engine.
     fn set_timer(&mut self, now: MonotonicTime) {
         let Some(at) = self.stream.next_timeout() else {
             self.timer = None;

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mgp_transports::lines::{LineSink, SendError};
 
-/// May a message be dropped when its reader lags behind?
+/// Whether a message may be dropped when its reader lags behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// Progress and log records: the newest matter, older ones may be lost.
+    /// Progress and log records: older ones may be dropped for newer ones.
     Lossy,
-    /// Answers, callbacks, changes: never dropped silently; the stream breaks instead.
+    /// Answers, callbacks, changes: never dropped silently; the connection is closed instead.
     Reliable,
 }
 
-/// Sends a line that may be lost when its reader lags behind, or one that may not.
+/// Sends a line with this delivery class.
 pub(crate) fn send_line_as(sink: &LineSink, frame: Bytes, class: Delivery) {
     match class {
         Delivery::Lossy => drop(sink.send_low_priority(frame)),
@@ -37,8 +37,8 @@ pub fn send_line(sink: &LineSink, frame: Bytes) {
 
 type OnSent = Box<dyn FnOnce() + Send>;
 
-/// Tells once that its frame has left for its reader, or never will. Nothing is told before
-/// [`Receipt::arm`]: a frame that was not taken is none that left.
+/// Runs a callback once its frame was sent to the reader, or is lost. It does not run before
+/// [`Receipt::arm`]: a frame that was not accepted was not sent.
 #[derive(Clone)]
 pub(crate) struct Receipt(Arc<ReceiptState>);
 
@@ -59,17 +59,17 @@ impl Receipt {
         }))))
     }
 
-    /// The frame was taken and is on its way.
+    /// Marks the frame as accepted for delivery.
     pub(crate) fn arm(&self) {
         self.0.change(|parts| parts.armed = true);
     }
 
-    /// The frame has left.
+    /// Marks the frame as sent.
     pub(crate) fn mark_sent(&self) {
         self.0.change(|parts| parts.is_sent = true);
     }
 
-    /// The frame as bytes whose end tells.
+    /// Wraps the frame as bytes that report when they are dropped.
     pub(crate) fn attach(&self, frame: Vec<u8>) -> Bytes {
         let receipt = self.clone();
         Bytes::from_owner(TrackedFrame { frame, receipt })
@@ -102,7 +102,7 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// A frame that tells when it is let go.
+/// A frame that reports when it is dropped.
 struct TrackedFrame {
     frame: Vec<u8>,
     receipt: Receipt,
@@ -126,27 +126,27 @@ mod tests {
 
     use super::*;
 
-    /// A frame tells once, and only when it was taken.
+    /// A receipt runs once, and only for an accepted frame.
     #[test]
-    fn a_frame_that_was_taken_tells_once_that_it_left() {
-        let told = Arc::new(AtomicUsize::new(0));
+    fn receipt_of_an_accepted_frame_runs_once() {
+        let runs = Arc::new(AtomicUsize::new(0));
         let receipt = || {
-            let told = told.clone();
+            let runs = runs.clone();
             Receipt::new(move || {
-                told.fetch_add(1, Ordering::Relaxed);
+                runs.fetch_add(1, Ordering::Relaxed);
             })
         };
-        let counted = || told.swap(0, Ordering::Relaxed);
+        let counted = || runs.swap(0, Ordering::Relaxed);
         let refused = receipt();
         drop(refused.attach(vec![1]));
         drop(refused);
         assert_eq!(counted(), 0);
-        let taken = receipt();
-        let frame = taken.attach(vec![1]);
-        taken.arm();
+        let accepted = receipt();
+        let frame = accepted.attach(vec![1]);
+        accepted.arm();
         assert_eq!(counted(), 0);
         drop(frame);
-        drop(taken);
+        drop(accepted);
         assert_eq!(counted(), 1);
         let quick = receipt();
         drop(quick.attach(vec![1]));

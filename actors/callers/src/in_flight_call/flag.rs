@@ -2,7 +2,7 @@
 
 use tokio::sync::SetOnce;
 
-/// See the module.
+/// A flag that is raised once and can be awaited.
 #[derive(Debug, Default)]
 pub struct Flag(SetOnce<()>);
 
@@ -12,7 +12,7 @@ impl Flag {
         let _ = self.0.set(());
     }
 
-    /// Whether it was raised.
+    /// True if it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.initialized()

@@ -1,4 +1,5 @@
-//! Headers of an agent's HTTP request for servers whose entry names them (`pass_headers`).
+//! Headers of an agent's HTTP request that are forwarded to servers whose entry names them
+//! (`pass_headers`).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use http::{HeaderMap, HeaderName};
 use mgp_sync::Snapshot;
 
-/// The names that any server was ever configured with; no other header is kept beyond the door. It grows by what a
-/// person writes, and nothing else.
+/// The header names that any server was ever configured with; the endpoint drops all other headers. Grows
+/// only with the configuration.
 #[derive(Debug)]
 pub struct ForwardedNames(Snapshot<BTreeSet<String>>);
 
@@ -18,37 +19,38 @@ impl Default for ForwardedNames {
 }
 
 impl ForwardedNames {
-    /// Headers of these names, in small letters, are kept from now on.
+    /// Adds header names, in lower case.
     pub fn add(&self, names: &[String]) {
         if names.iter().any(|name| !self.0.load().contains(name)) {
             self.0
-                .update(|known| known.iter().chain(names).cloned().collect());
+                .update(|names_before| names_before.iter().chain(names).cloned().collect());
         }
     }
 
-    /// What of these headers may be handed on; `None` for nothing, as nearly always.
+    /// Selects the headers that may be forwarded; `None` for none, the usual case.
     #[must_use]
     pub fn select(&self, headers: &HeaderMap) -> Option<ForwardedHeaders> {
         let names = self.0.load();
         if names.is_empty() {
             return None;
         }
-        let mut kept = HeaderMap::new();
+        let mut selected = HeaderMap::new();
         for (name, value) in headers {
             if names.contains(name.as_str()) {
                 let mut value = value.clone();
                 value.set_sensitive(true);
-                kept.append(name.clone(), value);
+                selected.append(name.clone(), value);
             }
         }
-        (!kept.is_empty()).then(|| ForwardedHeaders {
-            headers: kept,
+        (!selected.is_empty()).then(|| ForwardedHeaders {
+            headers: selected,
             sent: Mutex::default(),
         })
     }
 }
 
-/// What of one request may be handed on, and what was. Its debug form shows no values.
+/// The headers of one request that may be forwarded, and the names of those that were. Its debug form shows
+/// no values.
 #[derive(Debug)]
 pub struct ForwardedHeaders {
     headers: HeaderMap,
@@ -56,7 +58,7 @@ pub struct ForwardedHeaders {
 }
 
 impl ForwardedHeaders {
-    /// The same for another request that its caller makes with these.
+    /// A copy for another request of the same caller.
     #[must_use]
     pub fn for_next_request(&self) -> Self {
         Self {
@@ -65,7 +67,7 @@ impl ForwardedHeaders {
         }
     }
 
-    /// Adds those of these names, each as often as the agent sent it, and notes their names.
+    /// Adds the headers with these names, each as often as the agent sent it, and records their names.
     pub fn copy_to(&self, names: &[HeaderName], to: &mut HeaderMap) {
         for name in names {
             let mut values = self.headers.get_all(name).iter().peekable();
@@ -81,7 +83,7 @@ impl ForwardedHeaders {
         }
     }
 
-    /// The names of those that a server was sent.
+    /// The names of the headers that were sent to a server.
     #[must_use]
     pub fn sent_names(&self) -> Vec<String> {
         let handed = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,9 +97,9 @@ mod tests {
 
     use super::*;
 
-    /// Decision 0061: only what a server names is kept, and only to that server is it handed.
+    /// Decision 0061: only headers that a server names are stored, and only that server receives them.
     #[test]
-    fn nothing_is_kept_that_nobody_names() {
+    fn only_configured_headers_are_forwarded() {
         let names = ForwardedNames::default();
         let mut sent = HeaderMap::new();
         sent.insert("x-tenant", HeaderValue::from_static("acme"));
@@ -107,14 +109,14 @@ mod tests {
         assert!(names.select(&sent).is_none());
         names.add(&["x-tenant".into()]);
         names.add(&["x-trace".into(), "x-absent".into()]);
-        let kept = names.select(&sent).unwrap();
-        assert!(!format!("{kept:?}").contains("acme"), "{kept:?}");
+        let selected = names.select(&sent).unwrap();
+        assert!(!format!("{selected:?}").contains("acme"), "{selected:?}");
         let mut to = HeaderMap::new();
         let its = ["x-trace", "x-absent", "authorization"].map(HeaderName::from_static);
-        kept.copy_to(&its, &mut to);
+        selected.copy_to(&its, &mut to);
         assert_eq!(to.len(), 2);
         let trace: Vec<_> = to.get_all("x-trace").iter().collect();
         assert_eq!(trace, ["1", "2"]);
-        assert_eq!(kept.sent_names(), ["x-trace"]);
+        assert_eq!(selected.sent_names(), ["x-trace"]);
     }
 }

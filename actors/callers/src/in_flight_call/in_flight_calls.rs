@@ -8,7 +8,7 @@ use mgp_protocol::jsonrpc::RequestId;
 
 use super::InFlightCall;
 
-/// Calls by the connection of their caller. Bounded by the limit of in-flight calls.
+/// The in-flight calls by the connection of their caller. Bounded by the limit of in-flight calls.
 #[derive(Debug, Default)]
 pub struct InFlightCalls(Mutex<HashMap<ConnectionId, Vec<Weak<InFlightCall>>>>);
 
@@ -44,7 +44,7 @@ impl InFlightCalls {
         })
     }
 
-    /// The call with this id of this caller. Stateless clients that share a connection may use an id
+    /// Finds the call with this id of this caller. Stateless clients that share a connection may use an id
     /// twice: then neither is found.
     #[must_use]
     pub fn find(&self, connection: ConnectionId, id: &RequestId) -> Option<Arc<InFlightCall>> {
@@ -87,7 +87,7 @@ mod tests {
         RequestId::from_json(text).unwrap()
     }
 
-    /// MGP-158: `"7"` and 7 are two ids, and an id is its connection's own.
+    /// MGP-158: `"7"` and 7 are two ids, and ids are scoped to a connection.
     #[test]
     fn call_is_found_only_by_its_connection_and_id() {
         let calls = Arc::new(InFlightCalls::default());

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The highest number that is passed on: the chunks after it are counted on, and each has to be reported from
-/// the one before by readers whose numbers are of 64 bits with a fraction.
+/// The highest number that is forwarded. Chunks after it are counted on, and readers that use 64-bit
+/// floating-point numbers must be able to distinguish each number from the one before.
 const NUMBER_MAX: f64 = (1_u64 << 52) as f64;
 
 /// The number reported last under one progress token.
@@ -24,11 +24,11 @@ impl ReportedProgress {
     #[must_use]
     pub fn advance(&self, progress: f64) -> bool {
         let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = progress <= NUMBER_MAX && reported.is_none_or(|last| progress > last);
-        if passes {
+        let is_forwarded = progress <= NUMBER_MAX && reported.is_none_or(|last| progress > last);
+        if is_forwarded {
             *reported = Some(progress);
         }
-        passes
+        is_forwarded
     }
 }
 
@@ -37,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_rise() {
+    fn progress_numbers_increase() {
         let reported = ReportedProgress::default();
         assert!(reported.advance(0.25) && !reported.advance(0.25) && reported.advance(0.5));
         assert_eq!([reported.next_chunk(), reported.next_chunk()], [1, 2]);
         assert!(!reported.advance(1.5) && reported.advance(70.0));
         assert_eq!(reported.next_chunk(), 71);
-        for beyond in [f64::INFINITY, f64::NAN, 1e300] {
-            assert!(!reported.advance(beyond));
+        for unusable in [f64::INFINITY, f64::NAN, 1e300] {
+            assert!(!reported.advance(unusable));
         }
         assert!(reported.advance(NUMBER_MAX));
         let (one, next) = (reported.next_chunk(), reported.next_chunk());

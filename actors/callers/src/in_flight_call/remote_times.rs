@@ -1,53 +1,55 @@
-//! How long the parts of a call took, told from node to node beside its answer: what was measured here for the node that
-//! the call came from, and what the nodes said that it went to. No agent and no server sees any of it.
+//! The timings of a call across nodes: those measured here for the node that the call came from, and those
+//! reported by the nodes it went to. They are exchanged beside the answer, and no agent or server sees
+//! them.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mgp_protocol::federation::call::timings::CallTimings;
 
-/// Nodes whose times are kept for one call: the places it can have moved to. What a further one says is left out.
+/// The most nodes whose timings are stored for one call: the nodes it can have moved to. Further ones are
+/// ignored.
 const NODES_MAX: usize = 4;
 
-/// The times of one call.
+/// The timings of one call.
 #[derive(Debug, Default)]
 pub struct RemoteTimes {
     local: OnceLock<Box<CallTimings>>,
     reported: Mutex<Vec<NodeTimes>>,
 }
 
-/// What one node says of its part of a call.
+/// The timings that one node reports for its part of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// What the node is called here.
+    /// The name of the node on this node.
     pub node: Box<str>,
-    /// By its own word.
+    /// The reported timings.
     pub times: CallTimings,
 }
 
 impl RemoteTimes {
-    /// The call came from another node, and took so long here.
+    /// Sets the timings of a call that came from another node.
     pub fn set_local(&self, times: CallTimings) {
         let _ = self.local.set(Box::new(times));
     }
 
-    /// What was measured here.
+    /// The timings measured here.
     #[must_use]
     pub fn local(&self) -> Option<CallTimings> {
         self.local.get().map(|times| **times)
     }
 
-    /// The node says so of its part; of a call for which it was asked twice both count.
+    /// Adds the timings that a node reports; for a call that it received twice both count.
     pub fn add_reported(&self, node: &str, times: &CallTimings) {
-        let mut heard = self.lock();
-        if let Some(known) = heard.iter_mut().find(|known| &*known.node == node) {
-            known.times = known.times.merge(times);
-        } else if heard.len() < NODES_MAX {
+        let mut reported = self.lock();
+        if let Some(entry) = reported.iter_mut().find(|entry| &*entry.node == node) {
+            entry.times = entry.times.merge(times);
+        } else if reported.len() < NODES_MAX {
             let (node, times) = (node.into(), *times);
-            heard.push(NodeTimes { node, times });
+            reported.push(NodeTimes { node, times });
         }
     }
 
-    /// What the nodes said, in the order in which they were first heard of.
+    /// The reported timings, in the order in which the nodes first reported.
     #[must_use]
     pub fn reported(&self) -> Vec<NodeTimes> {
         self.lock().clone()
@@ -62,10 +64,10 @@ impl RemoteTimes {
 mod tests {
     use super::*;
 
-    /// Decision 0069: however many nodes a call was tried at, and however often.
+    /// Decision 0069: the number of nodes is bounded, and repeated reports of one node are added up.
     #[test]
-    fn a_call_keeps_the_times_of_a_few_nodes_each_once() {
-        let (times, abroad) = (
+    fn reported_times_are_bounded_and_added_per_node() {
+        let (times, remote) = (
             CallTimings {
                 whole: 5,
                 ..CallTimings::default()
@@ -73,13 +75,16 @@ mod tests {
             RemoteTimes::default(),
         );
         for n in [0, 1, 0, 2, 3, 4, 5] {
-            abroad.add_reported(&format!("n{n}"), &times);
+            remote.add_reported(&format!("n{n}"), &times);
         }
-        let heard = abroad.reported().into_iter();
-        let heard: Vec<_> = heard
+        let reported = remote.reported().into_iter();
+        let reported: Vec<_> = reported
             .map(|node| (node.node.into_string(), node.times.whole))
             .collect();
         let names = [("n0", 10), ("n1", 5), ("n2", 5), ("n3", 5)];
-        assert_eq!(heard, names.map(|(name, whole)| (name.to_owned(), whole)));
+        assert_eq!(
+            reported,
+            names.map(|(name, whole)| (name.to_owned(), whole))
+        );
     }
 }

@@ -28,16 +28,16 @@ const COALESCE_DELAY: Duration = Duration::from_millis(10);
 /// The longest wait for further callbacks.
 const COALESCE_MAX: Duration = Duration::from_millis(100);
 
-/// Messages that may wait for the reader of one response stream; lossy ones are dropped above it.
+/// Buffered messages for the reader of one response stream; lossy ones are dropped above it.
 pub const STREAM_QUEUE: usize = 256;
 
 /// One call of a stateless client.
 #[derive(Debug)]
 pub struct CallRounds {
     current: Mutex<CallRound>,
-    /// The client is expected to return with another request.
+    /// True if the client is expected to return with another request.
     will_return: AtomicBool,
-    /// Its method allows `input_required` as an answer.
+    /// True if its method allows `input_required` as an answer.
     can_ask: bool,
     callbacks: Mutex<CallbackBoard>,
     /// Notified when a callback is added, answered or withdrawn, and when the client returns.
@@ -59,7 +59,7 @@ pub enum TaskWait {
     Forever,
 }
 
-/// The request by which the client waits for the call right now.
+/// The request by which the client currently waits for the call.
 #[derive(Debug)]
 pub struct CallRound {
     /// The client's id of this request.
@@ -68,7 +68,7 @@ pub struct CallRound {
     pub outlet: Option<Outlet>,
     /// Its progress token, as JSON text.
     pub token: Option<Box<str>>,
-    /// The client capabilities it declares.
+    /// The client capabilities that it declares.
     pub capabilities: ClientCapabilities,
     /// The lowest log level it wants; `None` for no log.
     pub log_level: Option<LogLevel>,
@@ -106,7 +106,7 @@ pub struct LongCall {
 }
 
 impl CallRounds {
-    /// A call with its first request.
+    /// Creates a call with its first request.
     #[must_use]
     pub fn new(first: CallRound, can_ask: bool) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl CallRounds {
         }
     }
 
-    /// The client continues the call with another request.
+    /// Continues the call with the client's next request.
     pub fn continue_with(&self, next: CallRound) {
         let mut now = self.lock_current();
         self.will_return.store(false, Ordering::Relaxed);
@@ -131,8 +131,8 @@ impl CallRounds {
         self.changed.notify_waiters();
     }
 
-    /// The request was answered; until the next one messages have no receiver. `returns` says whether the
-    /// client is expected to return.
+    /// Ends the current request with an answer; until the next one messages have no receiver. `returns`:
+    /// the client is expected to return.
     pub fn suspend(&self, returns: bool) {
         let mut now = self.lock_current();
         self.will_return.store(returns, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl CallRounds {
     /// Sends a message on the stream of the current request, unless its queue is full.
     ///
     /// # Errors
-    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    /// [`SendError::Full`] to try again later; [`SendError::Closed`] when the stream is closed.
     pub(super) fn try_send(&self, frame: Bytes) -> Result<(), SendError> {
         match self.lock_current().outlet.as_ref() {
             Some(Outlet::Stream(stream)) => {
@@ -250,8 +250,8 @@ impl CallRounds {
     /// `cancelled` before.
     ///
     /// # Errors
-    /// [`CallbackError`] says why there is no answer.
-    pub async fn ask(
+    /// [`CallbackError`]: why there is no answer.
+    pub async fn send_callback(
         &self,
         cancelled: impl Future<Output = ()>,
         method: &str,
@@ -276,13 +276,13 @@ impl CallRounds {
         }
     }
 
-    /// Resolves when callbacks are open and no more arrive for a moment.
+    /// Resolves when callbacks are open and no more arrive within the coalescing delay.
     pub async fn wait_for_callbacks(&self) {
         loop {
-            let mut asked = std::pin::pin!(self.changed.notified());
-            asked.as_mut().enable();
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
             if !self.has_open_callbacks() {
-                asked.await;
+                changed.await;
                 continue;
             }
             self.coalesce().await;
@@ -297,24 +297,24 @@ impl CallRounds {
         self.changed.notified()
     }
 
-    /// The call becomes a task after this time; only the first setting counts.
+    /// Allows the call to become a task after a threshold; only the first setting counts.
     pub fn allow_promotion(&self, call: LongCall) {
         let _ = self.long_call.set(call);
         self.can_be_promoted.raise();
     }
 
-    /// Its server reported that the call will take long: if it may become a task, it does so now, unless the client
-    /// itself says how long it waits.
+    /// Turns the call into a task now, if it may become one, because its server reported that it takes
+    /// long. A wait set by the client has precedence.
     pub fn promote_now(&self) {
         self.is_long.raise();
     }
 
-    /// The client itself says how long it waits, from now on, in place of what is set for the server.
+    /// Sets how long the client waits, in place of the server's setting.
     pub fn set_task_wait(&self, wait: TaskWait) {
         *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
     }
 
-    /// Resolves when that time is over, or its server reported that the call takes longer.
+    /// Resolves when that time has passed, or when the server reported that the call takes long.
     pub async fn wait_for_promotion(&self) -> &LongCall {
         let began = Instant::now();
         self.can_be_promoted.wait_until_raised().await;
@@ -322,8 +322,8 @@ impl CallRounds {
             .long_call
             .get()
             .expect("it is there before the flag is up");
-        let own = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
-        match own {
+        let wait = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        match wait {
             None => tokio::select! {
                 () = tokio::time::sleep(call.threshold) => {}
                 () = self.is_long.wait_until_raised() => {}
@@ -335,15 +335,15 @@ impl CallRounds {
     }
 
     async fn coalesce(&self) {
-        let more = async {
+        let arriving = async {
             loop {
-                let asked = self.changed.notified();
-                if tokio::time::timeout(COALESCE_DELAY, asked).await.is_err() {
+                let changed = self.changed.notified();
+                if tokio::time::timeout(COALESCE_DELAY, changed).await.is_err() {
                     return;
                 }
             }
         };
-        let _ = tokio::time::timeout(COALESCE_MAX, more).await;
+        let _ = tokio::time::timeout(COALESCE_MAX, arriving).await;
     }
 
     /// True while a callback has no answer.
@@ -369,8 +369,8 @@ impl CallRounds {
         self.lock_callbacks().input_requests.render_input_requests()
     }
 
-    /// Takes the `inputResponses` object of a client. Answers without a callback are dropped;
-    /// callbacks still without an answer are sent again.
+    /// Handles the `inputResponses` object of a client. Answers without a callback are dropped; callbacks
+    /// still without an answer are sent again.
     pub fn answer(&self, input_responses: &str) {
         let mut board = self.lock_callbacks();
         let answered = board.input_requests.accept_responses(input_responses);

@@ -1,5 +1,5 @@
-//! `mgp/stream/cancel` of one call: requested once, carried out where the call runs, answered with the
-//! partial result.
+//! `mgp/stream/cancel` of one call: requested once, performed by the task that runs the call, answered with
+//! the partial result.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ pub struct Stop {
     requested: Flag,
     claimed: AtomicBool,
     reason: OnceLock<String>,
-    /// How many requests of the call are at servers.
+    /// The number of requests of the call that are at servers.
     tracked: AtomicUsize,
     partial: OnceLock<PartialResult>,
     ended: Flag,
 }
 
-/// A request of the call is at a server, which is notified when the call is stopped.
+/// A request of the call that is at a server, which is notified when the call is stopped.
 #[derive(Debug)]
 pub struct TrackedRequest<'a>(&'a Stop);
 
@@ -47,20 +47,20 @@ impl Stop {
         self.requested.wait_until_raised().await;
     }
 
-    /// Why, for people.
+    /// The reason, for people.
     #[must_use]
     pub fn reason(&self) -> &str {
         let reason = self.reason.get().map(String::as_str);
         reason.unwrap_or("the client cancelled the request")
     }
 
-    /// A request of the call is at a server from now on.
+    /// Registers a request of the call that is sent to a server.
     pub fn track_request(&self) -> TrackedRequest<'_> {
         self.tracked.fetch_add(1, Ordering::SeqCst);
         TrackedRequest(self)
     }
 
-    /// True while one is.
+    /// True while a request of the call is at a server.
     #[must_use]
     pub fn has_tracked_request(&self) -> bool {
         self.tracked.load(Ordering::SeqCst) > 0

@@ -1,4 +1,4 @@
-//! The SSE streams of one legacy HTTP session, kept for replay (MCP Streamable HTTP, resumability).
+//! The SSE streams of one legacy HTTP session, stored for replay (MCP Streamable HTTP, resumability).
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,11 +20,11 @@ pub struct Lane(pub u64);
 /// The stream that a GET opens.
 pub(crate) const GET_LANE: Lane = Lane(0);
 
-/// Events a reader may be behind before it counts as stuck.
+/// Events a reader may be behind before it is detached.
 const BACKLOG_MAX: usize = 1024;
 
-/// Bytes kept for replay: one large answer, so that 10,000 idle sessions with one large answer each do not
-/// fill the memory.
+/// Bytes stored for replay: one large answer, so that 10,000 idle sessions with one large answer each do
+/// not fill the memory.
 const REPLAY_BYTES: usize = 1 << 20;
 
 /// The `retry` of the stream: milliseconds before a client reconnects.
@@ -42,19 +42,20 @@ pub struct Streams {
     last_read: AtomicU64,
 }
 
-/// A message of a stream, kept for replay.
+/// A message of a stream, stored for replay.
 #[derive(Debug, Clone)]
 struct SseFrame {
     frame: Bytes,
-    /// To be told when a reader has taken it.
+    /// Notified when a reader has read the frame.
     receipt: Option<Receipt>,
-    /// Counts an answer until its reader has taken it or is gone: what stays for replay is bounded by itself.
+    /// Counts an answer until its reader has read it or is gone: frames stored for replay have a limit of
+    /// their own.
     unread: Option<UnreadSlot>,
 }
 
 type UnreadSlot = Arc<Mutex<Option<UnreadResponse>>>;
 
-/// Who reads a stream now, and the answer that it has not taken.
+/// The reader of a stream, and the answer that it has not read.
 #[derive(Debug)]
 struct LaneReader {
     number: u64,
@@ -76,8 +77,8 @@ fn release_unread(unread: &UnreadSlot) {
 }
 
 impl Streams {
-    /// No streams yet; the last `replay` events are kept. Answers that their readers have not taken are counted
-    /// among the responses of their agent, where there is a budget.
+    /// Creates an empty set of streams that stores the last `replay` events. Answers that their readers
+    /// have not read count against the response budget of their agent, if there is one.
     #[must_use]
     pub fn new(replay: usize, budget: Option<ResponseBudget>) -> Arc<Self> {
         Arc::new(Self {
@@ -94,21 +95,21 @@ impl Streams {
         })
     }
 
-    /// A stream for one request.
+    /// Allocates a stream for one request.
     #[must_use]
     pub fn lane(&self) -> Lane {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether somebody reads the GET stream now.
+    /// True while the GET stream has a reader.
     #[must_use]
     pub(crate) fn is_get_open(&self) -> bool {
         self.lock_readers().contains_key(&GET_LANE.0)
     }
 
-    /// Adds a message to a stream. If readers lag too far behind, a lossy one is dropped; a reliable one has
-    /// reserved room, and when that is full the slowest reader is detached and reconnects for the
-    /// rest.
+    /// Adds a message to a stream. If readers lag too far behind, a lossy message is dropped; a reliable
+    /// one has reserved capacity, and when that is used up the slowest reader is detached and reconnects
+    /// for the rest.
     pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
         self.push_frame(lane, SseFrame::new(frame, None, None), class);
     }
@@ -126,7 +127,7 @@ impl Streams {
         }
     }
 
-    /// Adds a message that may not be lost and can wait; false when there is no room for it now.
+    /// Adds a reliable message that can wait; false when there is no capacity.
     pub(crate) fn try_push_with_receipt(
         &self,
         lane: Lane,
@@ -144,7 +145,7 @@ impl Streams {
     /// Adds a message that can be sent later, if the readers keep up.
     ///
     /// # Errors
-    /// [`SendError`]: they do not, or all streams have ended.
+    /// [`SendError`]: the readers lag behind, or all streams have ended.
     pub(crate) fn try_push(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
         let weight = frame.len();
         let frame = SseFrame::new(frame, None, None);
@@ -155,14 +156,14 @@ impl Streams {
         })
     }
 
-    /// The last message of a stream.
+    /// Adds the last message of a stream.
     pub fn finish(&self, lane: Lane, frame: Bytes) {
         let unread = self.count_answer(lane, frame.len());
         self.push_frame(lane, SseFrame::new(frame, None, unread), Delivery::Reliable);
         self.ring.close_lane(lane.0);
     }
 
-    /// Counts an answer for the reader of its stream; without one it is there for replay only.
+    /// Counts an answer for the reader of its stream; without a reader it is stored for replay only.
     fn count_answer(&self, lane: Lane, bytes: usize) -> Option<UnreadSlot> {
         let budget = self.budget.as_ref()?;
         let mut readers = self.lock_readers();
@@ -193,7 +194,7 @@ impl Streams {
         self.attach(lane, 0, primed)
     }
 
-    /// Attaches the reader of the GET stream, from the first event that was not read.
+    /// Attaches the reader of the GET stream, from the first unread event.
     #[must_use]
     pub fn open_get(self: &Arc<Self>, primed: bool) -> Stream {
         if primed {
@@ -203,7 +204,7 @@ impl Streams {
     }
 
     /// Resumes the stream of event `after`; or the GET stream, without replay, when the event is no longer
-    /// kept (CMCP-030).
+    /// stored (CMCP-030).
     #[must_use]
     pub fn resume(self: &Arc<Self>, after: u64) -> Stream {
         match self.ring.lane_for_seq(after) {

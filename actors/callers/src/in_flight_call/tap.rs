@@ -11,7 +11,7 @@ impl InFlightCall {
         let _ = self.tap.set(tap);
     }
 
-    /// A message of this request leaves.
+    /// Reports a message of this request that is about to be sent.
     pub(super) fn tap_sent(&self, frame: &Bytes) {
         match (self.tap.get(), self.rounds()) {
             (None, _) => {}

@@ -1,4 +1,4 @@
-//! The frame of an answer.
+//! Renders the response frame of a request.
 
 use bytes::Bytes;
 use mgp_protocol::dialect::Dialect;
@@ -10,8 +10,8 @@ use super::Outcome;
 /// Answers up to this size are copied into one buffer; larger ones are written in parts.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// The whole answer to the request `id`: one part, or three of which the middle one is the server's
-/// own bytes.
+/// Renders the response to the request `id`: one part, or three parts of which the middle one is the
+/// server's own bytes.
 #[must_use]
 pub fn render_answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
     let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
@@ -39,7 +39,7 @@ pub fn render_answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Diale
 const PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 const RESULT: &[u8] = br#","result":"#;
 
-/// The whole answer as one frame.
+/// Renders the response as one frame.
 #[must_use]
 pub fn render_answer(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
     let [head, middle, tail] = render_answer_parts(id, outcome, dialect);

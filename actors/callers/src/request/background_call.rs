@@ -1,5 +1,4 @@
-//! A call that continues without its request: suspended until its client answers a callback, or as a
-//! task.
+//! A call that continues without its request: suspended until its client answers a callback, or as a task.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +6,7 @@ use super::{GuardedAnswer, Outcome};
 use crate::in_flight_call::{Flag, InFlightCall};
 use mgp_runtime::task;
 
-/// One such call.
+/// A call that runs without its request.
 #[derive(Debug)]
 pub struct BackgroundCall {
     /// The call.
@@ -17,7 +16,7 @@ pub struct BackgroundCall {
 }
 
 impl BackgroundCall {
-    /// Lets the call continue as a task of the runtime.
+    /// Continues the call as a task of the runtime.
     #[must_use]
     pub fn start(call: Arc<InFlightCall>, answering: GuardedAnswer) -> Arc<Self> {
         let background = Arc::new(Self {
@@ -54,7 +53,7 @@ mod tests {
     use mgp_protocol::refusal::Refusal;
 
     #[tokio::test(start_paused = true)]
-    async fn panicking_call_has_an_outcome() {
+    async fn panicking_call_resolves_with_an_outcome() {
         let answering = GuardedAnswer::new(|| {
             Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,5 +1,5 @@
-//! `input_required`: what a modern server needs to continue a call, and the params of the next round
-//! (MCP 2026-07-28, multi round-trip requests).
+//! `input_required` of a stateless server: the input it needs to continue a call, and the params of the
+//! next round (MCP 2026-07-28, multi round-trip requests).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// The most rounds of one call, which ends endless callbacks.
 pub const MAX_ROUNDS: usize = 64;
 
-/// What a server needs to continue.
+/// The input that a server needs to continue.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InputRequired<'a> {
@@ -35,7 +35,7 @@ pub struct InputRequest<'a> {
     pub params: Option<&'a RawValue>,
 }
 
-/// The input that the result requires; `None` when it is final.
+/// Parses the input that the result requires; `None` when it is final.
 pub fn parse_input_required(result: &str) -> Option<InputRequired<'_>> {
     if !can_contain_string(result.as_bytes(), "\"input_required\"") {
         return None;
@@ -44,16 +44,16 @@ pub fn parse_input_required(result: &str) -> Option<InputRequired<'_>> {
     (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
 }
 
-/// The first params, with the answers and the server's state.
+/// Renders the params of the next round: the first params, with the answers and the server's state.
 pub fn render_next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
     let mut splice = Splice::new(first);
     splice.insert_member(first, "inputResponses", responses);
-    let with = splice.finish();
+    let next = splice.finish();
     match state {
-        None => with.into_owned(),
+        None => next.into_owned(),
         Some(state) => {
-            let mut splice = Splice::new(&with);
-            splice.insert_member(&with, "requestState", state.get());
+            let mut splice = Splice::new(&next);
+            splice.insert_member(&next, "requestState", state.get());
             splice.finish().into_owned()
         }
     }

@@ -17,7 +17,8 @@ use mgp_runtime::task::{self, SupervisedTask};
 /// this limit keeps clients that never return from filling the table.
 const MAX_SUSPENDED: usize = 4096;
 
-/// The most of one agent: a sixteenth, so that an agent which never returns leaves capacity for others.
+/// The most suspended calls of one agent: a sixteenth, so that an agent which never returns leaves capacity
+/// for others.
 const AGENT_MAX: usize = MAX_SUSPENDED / 16;
 
 /// The suspended calls.
@@ -45,13 +46,13 @@ pub struct SuspendedCall {
 }
 
 impl SuspendedCalls {
-    /// No suspended calls.
+    /// Creates an empty table; clients have `return_timeout` to return.
     #[must_use]
-    pub fn new(patience: Duration) -> Arc<Self> {
+    pub fn new(return_timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             calls: Mutex::default(),
             numbers: AtomicU64::new(1),
-            return_timeout: patience,
+            return_timeout,
         })
     }
 
@@ -61,7 +62,7 @@ impl SuspendedCalls {
         self.return_timeout
     }
 
-    /// A new number for a call.
+    /// Allocates the number of a suspended call.
     pub fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -78,7 +79,7 @@ impl SuspendedCalls {
         caller: Arc<Caller>,
         params: Option<ByteString>,
     ) -> Result<(), Refusal> {
-        let stay = self.next_number();
+        let suspension = self.next_number();
         let mut calls = self.lock_calls();
         if calls.len() >= MAX_SUSPENDED {
             return Err(Refusal::Overloaded {
@@ -95,23 +96,23 @@ impl SuspendedCalls {
             });
         }
         let table = self.clone();
-        let patience = task::spawn_supervised("calls.suspended", async move {
+        let expiry = task::spawn_supervised("calls.suspended", async move {
             tokio::time::sleep(table.return_timeout).await;
-            table.expire(number, stay);
+            table.expire(number, suspension);
         });
         let suspended = SuspendedCall {
             background,
             caller,
             params,
-            suspension: stay,
-            _expiry: patience,
+            suspension,
+            _expiry: expiry,
         };
         calls.insert(number, suspended);
         Ok(())
     }
 
-    /// The params of a suspended call's first request, for its own caller; the open callbacks, as the
-    /// `inputRequests` object. `None` when it does not wait any more.
+    /// The params of a suspended call's first request, for its own caller, and the open callbacks as the
+    /// `inputRequests` object. `None` when the call is no longer suspended.
     #[must_use]
     pub fn pending_input(&self, number: u64, caller: &str) -> Option<(Option<ByteString>, String)> {
         let calls = self.lock_calls();
@@ -123,7 +124,7 @@ impl SuspendedCalls {
         Some((call.params.clone(), rounds.input_requests()))
     }
 
-    /// The client has returned: removes the call, unless it was cancelled meanwhile.
+    /// Removes the call of a client that has returned, unless it was cancelled meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<SuspendedCall> {
         let suspended = self.lock_calls().remove(&number);
@@ -138,11 +139,11 @@ impl SuspendedCalls {
         }
     }
 
-    fn expire(&self, number: u64, stay: u64) {
+    fn expire(&self, number: u64, suspension: u64) {
         let mut calls = self.lock_calls();
         if calls
             .get(&number)
-            .is_some_and(|suspended| suspended.suspension == stay)
+            .is_some_and(|suspended| suspended.suspension == suspension)
             && let Some(suspended) = calls.remove(&number)
         {
             suspended.background.call.cancel();

@@ -1,4 +1,4 @@
-//! Requests and their answers, for an operator who watches.
+//! Reports requests and their answers to an operator who watches.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{AnswerFuture, Caller, Outcome, Request, render_answer};
 use crate::agent_tap::AgentTap;
 
 impl AgentTap {
-    /// The connection of a caller; `None` while no operator watches.
+    /// Opens a tap for the connection of a caller; `None` while no operator watches.
     #[must_use]
     pub fn for_caller(caller: &Caller) -> Option<Self> {
         Self::for_agent(&caller.agent, caller.operator, caller.connection)
@@ -43,7 +43,7 @@ impl AgentTap {
         })
     }
 
-    /// The answer to `initialize`.
+    /// Reports the answer to `initialize`.
     #[must_use]
     pub fn wrap_initialize(caller: Arc<Caller>, answering: AnswerFuture) -> AnswerFuture {
         let Some(tap) = Self::for_caller(&caller) else {
@@ -56,7 +56,7 @@ impl AgentTap {
         })
     }
 
-    /// The agent is sent the answer to its request.
+    /// Reports the answer that is sent to the agent.
     pub fn record_answer_sent(&self, id: &RequestId, outcome: &Outcome, dialect: Dialect) {
         self.record_sent(&render_answer(id.as_json(), outcome, dialect));
     }

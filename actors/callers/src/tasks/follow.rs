@@ -1,4 +1,4 @@
-//! Follows one task from its start until it is forgotten.
+//! Follows one task from its start until it expires or is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,67 +15,68 @@ use crate::request::panic_refusal;
 use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::time::unix_ms;
 
-/// Follows a task until its time is over or it is forgotten, below the supervisor of all tasks.
+/// Spawns the follower of a task below the supervisor of all tasks, until the task expires or is removed.
 pub(super) fn spawn_follower(
     tasks: &Arc<Tasks>,
-    kept: Arc<KernelTask>,
+    stored: Arc<KernelTask>,
     mut round: Option<NextRound>,
 ) {
-    let own = tasks.clone();
+    let task_table = tasks.clone();
     let following = tasks.supervisor.start_child("tasks.follow", move || {
-        // Given away at the first start, so that nothing of the caller is held beyond the call.
-        let (tasks, kept, round) = (own.clone(), kept.clone(), round.take());
-        async move { follow_and_store(&tasks, &kept, round).await }
+        // Moved out at the first start, so that nothing of the caller is held beyond the call.
+        let (tasks, stored, round) = (task_table.clone(), stored.clone(), round.take());
+        async move { follow_and_store(&tasks, &stored, round).await }
     });
     // It ends by itself, or with its supervisor.
     drop(following.detach());
 }
 
-/// Follows the call, then keeps its result. A panic fails the task, which is kept for its time all the same.
-async fn follow_and_store(tasks: &Tasks, kept: &KernelTask, round: Option<NextRound>) {
-    if let Some(background) = kept.background() {
+/// Follows the call, then stores its result. A panic fails the task, which is still stored for its
+/// retention.
+async fn follow_and_store(tasks: &Tasks, stored: &KernelTask, round: Option<NextRound>) {
+    if let Some(background) = stored.background() {
         let followed = match round {
             Some(round) => {
-                task::catch_panic("tasks.follow", follow_to_end(tasks, kept, &round)).await
+                task::catch_panic("tasks.follow", follow_to_end(tasks, stored, &round)).await
             }
-            // It panicked where nothing catches that, and was started again.
+            // The follower panicked outside the guarded call and was restarted.
             None => Err(TaskError::Aborted),
         };
         if let Err(broken) = followed {
             background.call.cancel();
             let end = failed_step(&panic_refusal(&broken), Version::STATELESS.into());
-            tasks.finish(kept, end).await;
+            tasks.finish(stored, end).await;
         }
-        kept.release_call();
+        stored.release_call();
     }
     tokio::select! {
-        () = tokio::time::sleep(remaining_time(kept)) => tasks.forget(kept).await,
-        () = kept.forgotten.wait_until_raised() => {}
+        () = tokio::time::sleep(remaining_time(stored)) => tasks.forget(stored).await,
+        () = stored.forgotten.wait_until_raised() => {}
     }
 }
 
-/// How long the task is still kept.
-fn remaining_time(kept: &KernelTask) -> Duration {
-    Duration::from_millis(kept.expires_ms().saturating_sub(unix_ms()))
+/// The time until the task expires.
+fn remaining_time(stored: &KernelTask) -> Duration {
+    Duration::from_millis(stored.expires_ms().saturating_sub(unix_ms()))
 }
 
-/// Resolves when the call has ended and that is recorded, or the task's time is over.
-async fn follow_to_end(tasks: &Tasks, kept: &KernelTask, round: &NextRound) {
-    let Some(background) = kept.background() else {
+/// Resolves when the call has ended and its end is stored, or when the task expires.
+async fn follow_to_end(tasks: &Tasks, stored: &KernelTask, round: &NextRound) {
+    let Some(background) = stored.background() else {
         return;
     };
     tokio::select! {
-        outcome = follow_call(tasks, kept, &background, round) => {
-            tasks.finish(kept, to_step(&background, outcome, round.caller.dialect())).await;
+        outcome = follow_call(tasks, stored, &background, round) => {
+            tasks.finish(stored, to_step(&background, outcome, round.caller.dialect())).await;
         }
-        () = tokio::time::sleep(remaining_time(kept)) => background.call.cancel(),
+        () = tokio::time::sleep(remaining_time(stored)) => background.call.cancel(),
     }
 }
 
-/// Publishes the server's questions meanwhile; resolves with the call's outcome.
+/// Publishes the server's callbacks meanwhile; resolves with the call's outcome.
 async fn follow_call(
     tasks: &Tasks,
-    kept: &KernelTask,
+    stored: &KernelTask,
     background: &BackgroundCall,
     round: &NextRound,
 ) -> Outcome {
@@ -87,8 +88,8 @@ async fn follow_call(
     loop {
         let mut changed = std::pin::pin!(rounds.change_notified());
         changed.as_mut().enable();
-        if kept.update_input_requests() {
-            tasks.notify_followers(kept);
+        if stored.update_input_requests() {
+            tasks.notify_followers(stored);
         }
         tokio::select! {
             biased;
@@ -112,7 +113,7 @@ async fn follow_call(
     }
 }
 
-/// The task's new state after this outcome.
+/// Converts the outcome of a call to the task's next step.
 fn to_step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> TaskStep {
     let refusal = match (outcome, background.call.missing_capabilities()) {
         (Ok(result), _) => {
@@ -127,7 +128,7 @@ fn to_step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> T
     failed_step(&refusal, dialect)
 }
 
-/// The end of a task whose call was refused, in the caller's dialect.
+/// The failed step of a task whose call was refused, in the caller's dialect.
 pub(super) fn failed_step(refusal: &Refusal, dialect: Dialect) -> TaskStep {
     match refusal.render_for_dialect(dialect) {
         Rendered::Error(error) => TaskStep::Fail(error),
@@ -135,10 +136,10 @@ pub(super) fn failed_step(refusal: &Refusal, dialect: Dialect) -> TaskStep {
     }
 }
 
-/// The end of a task whose result is too large to be kept.
+/// The failed step of a task whose result is too large to be stored.
 pub(super) fn too_large_step(bytes: usize) -> TaskStep {
-    let words = format!(
+    let message = format!(
         "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"
     );
-    failed_step(&Refusal::Internal(words), Version::STATELESS.into())
+    failed_step(&Refusal::Internal(message), Version::STATELESS.into())
 }

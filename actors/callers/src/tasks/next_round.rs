@@ -17,10 +17,10 @@ use crate::request::server_input_required::{
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
-/// What is needed to make the next round of the call of a task.
+/// The data needed to make the next round of the call of a task.
 #[derive(Debug, Clone)]
 pub struct NextRound {
-    /// Handles the call.
+    /// Routes the call.
     pub routes: Arc<dyn Routes>,
     /// The caller.
     pub caller: Arc<Caller>,
@@ -42,11 +42,11 @@ pub(super) async fn wait_for_final_outcome(
 }
 
 impl NextRound {
-    /// The final outcome of a call that had this one first: what its server needs is asked of the client, and the
-    /// call made again with it.
+    /// Runs the rounds of a call that had this first outcome: sends the callbacks its server needs to the
+    /// client, and repeats the call with the answers.
     ///
     /// # Errors
-    /// Those of the call; [`Refusal::Internal`] where its questions do not end.
+    /// Those of the call; [`Refusal::Internal`] when the callbacks do not end.
     pub async fn run_rounds(&self, call: &Arc<InFlightCall>, first: Outcome) -> Outcome {
         let mut outcome = first?;
         for _ in 0..MAX_ROUNDS {
@@ -75,25 +75,25 @@ impl NextRound {
     }
 }
 
-/// Puts the questions of a round to the client; returns the `inputResponses` object.
+/// Sends the callbacks of a round to the client; returns the `inputResponses` object.
 async fn ask_client(call: &InFlightCall, needs: &InputRequired<'_>) -> Result<String, Refusal> {
     let rounds = call
         .rounds()
         .expect("only a stateless client's call has rounds");
     let can = rounds.capabilities();
     for input in needs.input_requests.values() {
-        let lacking = match &*input.method {
+        let missing = match &*input.method {
             "sampling/createMessage" if !can.sampling => r#"{"sampling":{}}"#,
             "roots/list" if !can.roots => r#"{"roots":{}}"#,
             _ => continue,
         };
-        let required = RawValue::from_string(lacking.into()).expect("a literal is JSON");
+        let required = RawValue::from_string(missing.into()).expect("a literal is JSON");
         return Err(Refusal::MissingCapability { required });
     }
-    let asking = needs.input_requests.iter().map(|(key, input)| async move {
+    let callbacks = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
         let answer = rounds
-            .ask(call.wait_until_cancelled(), &input.method, params)
+            .send_callback(call.wait_until_cancelled(), &input.method, params)
             .await;
         match answer {
             Ok(Ok(result)) => Ok((key, String::from_utf8_lossy(&result).into_owned())),
@@ -101,9 +101,9 @@ async fn ask_client(call: &InFlightCall, needs: &InputRequired<'_>) -> Result<St
             Ok(Err(_)) => Err(Refusal::Internal(
                 "the client answered with an error".into(),
             )),
-            Err(why) => Err(Refusal::Internal(why.to_string())),
+            Err(error) => Err(Refusal::Internal(error.to_string())),
         }
     });
-    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    let answers: Result<Vec<_>, Refusal> = join_all(callbacks).await.into_iter().collect();
     answers.map(render_object)
 }

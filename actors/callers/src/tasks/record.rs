@@ -1,4 +1,4 @@
-//! A task on disk: one small file, written completely before its state is told to anybody.
+//! A task on disk: one small file, written completely before its state is published.
 
 use std::fs;
 use std::io;
@@ -27,15 +27,15 @@ pub struct TaskRecord {
     /// The server's own name of the tool; missing in old records.
     #[serde(default)]
     pub tool: Box<str>,
-    /// Who called.
+    /// The principal of the caller.
     pub(crate) principal: String,
     /// When it began.
     pub(crate) created_ms: u64,
     /// When its state last changed.
     pub(crate) updated_ms: u64,
-    /// How long it is kept after its start.
+    /// How long it is stored after its start.
     pub(crate) ttl_ms: u64,
-    /// `working`, or how it ended.
+    /// `working`, or the final status.
     pub(crate) status: String,
     /// The call's result, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// The stored state; a task that has not ended is stored as `working`.
+    /// Converts a task to its record; a task that has not ended is stored as `working`.
     pub(super) fn new(
         (boot, number): (u64, u64),
         (server, tool): (&ServerId, &str),
@@ -73,7 +73,7 @@ impl TaskRecord {
         }
     }
 
-    /// The task of an earlier run: as it ended, or failed because the kernel stopped.
+    /// Restores the task of an earlier run: as it ended, or failed because the kernel stopped.
     pub(super) fn to_task(&self) -> Task {
         let text = |json: &Option<Box<RawValue>>| json.as_ref().map(|json| json.get().to_owned());
         let end = match TaskStatus::parse(&self.status) {
@@ -83,11 +83,11 @@ impl TaskRecord {
             Some(TaskStatus::Working | TaskStatus::InputRequired) | None => None,
         };
         let end = end.unwrap_or_else(|| {
-            let lost = Refusal::ServerLost {
+            let refusal = Refusal::ServerLost {
                 server: self.server.clone(),
                 reason: "the kernel was restarted while the task was under way".into(),
             };
-            follow::failed_step(&lost, Version::STATELESS.into())
+            follow::failed_step(&refusal, Version::STATELESS.into())
         });
         let mut task = Task::new(self.created_ms, self.ttl_ms, POLL_MS);
         let ended = task.apply(self.updated_ms, end);
@@ -95,12 +95,12 @@ impl TaskRecord {
         task
     }
 
-    /// Its file in `folder`.
+    /// The path of its file in `folder`.
     fn file_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{:016x}-{}.json", self.boot, self.number))
     }
 
-    /// Writes it so that it survives a crash of the machine: completely, or not at all.
+    /// Writes the file so that it survives a crash of the machine: completely, or not at all.
     ///
     /// # Errors
     /// The disk's error.
@@ -113,16 +113,16 @@ impl TaskRecord {
         if let Err(error) = fs::remove_file(self.file_path(folder))
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "the record of a task that is over stays");
+            tracing::warn!(%error, "the record of an expired task could not be removed");
         }
     }
 }
 
-/// The records of earlier runs; makes the folder if it is missing. Unreadable files are left alone,
+/// Loads the records of earlier runs; creates the folder if it is missing. Unreadable files are left alone,
 /// unfinished ones are removed.
 ///
 /// # Errors
-/// The folder cannot be made or read.
+/// The folder cannot be created or read.
 pub fn load(folder: &Path) -> io::Result<Vec<TaskRecord>> {
     atomic_file::create_folder(folder)?;
     let mut records = Vec::new();
@@ -143,7 +143,7 @@ fn read(path: &Path) -> Option<TaskRecord> {
     match record {
         Ok(record) => Some(record),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "no record of a task");
+            tracing::warn!(path = %path.display(), %error, "a file is no valid task record");
             None
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_only_by_its_owner() {
+    fn stored_record_is_loaded_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("tasks");
         assert!(load(&folder).unwrap().is_empty());

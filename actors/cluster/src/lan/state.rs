@@ -1,4 +1,4 @@
-//! The state of local network discovery while it is used, and the received announcements.
+//! The state of local network discovery and the received announcements.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use tokio::time::{sleep, timeout};
 
 use super::{LanAnnouncement, LanMsg, LanStart, LanStatus};
 
-/// Between two looks at how much is kept of what others say: a flood fills no more than it can send in it.
+/// The interval of load checks: a flood cannot buffer more than it can send in one interval.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// The network is left alone for so long after a failure or a flood.
+/// The backoff after a failure or a flood.
 const BACKOFF: Duration = Duration::from_secs(60);
-/// How long the network may take to tell how much it keeps.
+/// The deadline for reading the metrics of the network.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Written while it is on.
+/// The file that exists while discovery is enabled.
 const FILE: &str = "lan";
 
 /// The state of the actor.
@@ -39,9 +39,9 @@ pub(super) struct LanState {
     enabled: bool,
     announcement: Option<LanAnnouncement>,
     network: Option<OpenNetwork>,
-    /// Counts openings: what was heard in an earlier one is over.
+    /// Incremented with each opening: events of an earlier generation are ignored.
     generation: u64,
-    /// It is left alone until it may be tried again.
+    /// True until the backoff ends.
     backing_off: bool,
     observed: DiscoveredNodes,
     failure: Option<String>,
@@ -74,7 +74,7 @@ impl LanState {
         }
     }
 
-    /// On disk before it is done.
+    /// Stores the setting on disk before it is applied.
     pub(super) async fn set_enabled(&mut self, on: bool) -> io::Result<LanStatus> {
         if on != self.enabled {
             let (file, witness) = (self.file.clone(), self.witness.clone());
@@ -94,7 +94,7 @@ impl LanState {
         self.refresh();
     }
 
-    /// Does what is not done yet.
+    /// Opens or closes the network as the settings require.
     pub(super) fn refresh(&mut self) {
         if !self.enabled {
             self.close();
@@ -113,12 +113,12 @@ impl LanState {
         if self.network.is_none() {
             self.generation += 1;
             let network = LocalNetwork::open()?;
-            let hearing = self.spawn_receiver(network.listen()?);
+            let receiver = self.spawn_receiver(network.listen()?);
             let looking = self.schedule_check();
             self.network = Some(OpenNetwork {
                 network,
                 announced: None,
-                _receiver: hearing,
+                _receiver: receiver,
                 _monitor: looking,
             });
         }
@@ -140,33 +140,33 @@ impl LanState {
     }
 
     fn spawn_receiver(&self, sightings: ReceivedAnnouncements) -> SupervisedTask<()> {
-        let (mailbox, life) = (self.mailbox.clone(), self.generation);
+        let (mailbox, generation) = (self.mailbox.clone(), self.generation);
         task::spawn_supervised("lan.hearing", async move {
             while let Some(sighting) = sightings.next().await {
                 // The mailbox is full: the announcement will be repeated.
-                let _ = mailbox.send(LanMsg::Sighted(life, sighting));
+                let _ = mailbox.send(LanMsg::Sighted(generation, sighting));
             }
-            let _ = mailbox.send_to_self(LanMsg::Closed(life));
+            let _ = mailbox.send_to_self(LanMsg::Closed(generation));
         })
     }
 
     fn schedule_check(&self) -> SupervisedTask<()> {
-        let (mailbox, life) = (self.mailbox.clone(), self.generation);
+        let (mailbox, generation) = (self.mailbox.clone(), self.generation);
         task::spawn_supervised("lan.looking", async move {
             loop {
                 sleep(CHECK_INTERVAL).await;
-                if mailbox.send_to_self(LanMsg::Check(life)).is_err() {
+                if mailbox.send_to_self(LanMsg::Check(generation)).is_err() {
                     return;
                 }
             }
         })
     }
 
-    pub(super) fn record_sighting(&mut self, life: u64, sighting: &ReceivedAnnouncement) {
-        if life != self.generation || self.network.is_none() || sighting.node == self.node {
+    pub(super) fn record_sighting(&mut self, generation: u64, sighting: &ReceivedAnnouncement) {
+        if generation != self.generation || self.network.is_none() || sighting.node == self.node {
             return;
         }
-        let cluster = self.announcement.as_ref().and_then(|here| here.cluster);
+        let cluster = self.announcement.as_ref().and_then(|local| local.cluster);
         let same = cluster.is_some_and(|cluster| {
             sighting
                 .tag
@@ -181,15 +181,19 @@ impl LanState {
         }
     }
 
-    /// Too many came at once, or the network is down.
-    pub(super) fn handle_closed(&mut self, life: u64) {
-        if life == self.generation && self.network.is_some() {
+    /// Handles the end of the receiver: a flood, or a network that is down.
+    pub(super) fn handle_closed(&mut self, generation: u64) {
+        if generation == self.generation && self.network.is_some() {
             self.back_off("more came at once than can be heard".to_owned());
         }
     }
 
-    pub(super) async fn check_load(&mut self, life: u64) {
-        let Some(open) = self.network.as_ref().filter(|_| life == self.generation) else {
+    pub(super) async fn check_load(&mut self, generation: u64) {
+        let Some(open) = self
+            .network
+            .as_ref()
+            .filter(|_| generation == self.generation)
+        else {
             return;
         };
         let records = timeout(METRICS_TIMEOUT, open.network.cached_record_count()).await;
@@ -205,29 +209,29 @@ impl LanState {
         }
     }
 
-    /// Leaves the network alone for a while.
-    fn back_off(&mut self, why: String) {
+    /// Closes the network for the backoff time.
+    fn back_off(&mut self, reason: String) {
         self.close();
-        let left = BACKOFF.as_secs();
-        tracing::warn!("the local network is left alone for {left} s: {why}");
-        self.failure = Some(format!("{why}; it is tried again after {left} s"));
+        let seconds = BACKOFF.as_secs();
+        tracing::warn!("local network discovery is paused for {seconds} s: {reason}");
+        self.failure = Some(format!("{reason}; the next attempt is in {seconds} s"));
         self.backing_off = true;
-        let (mailbox, life) = (self.mailbox.clone(), self.generation);
+        let (mailbox, generation) = (self.mailbox.clone(), self.generation);
         task::spawn_detached("lan.rest", async move {
             sleep(BACKOFF).await;
-            let _ = mailbox.send_to_self(LanMsg::Retry(life));
+            let _ = mailbox.send_to_self(LanMsg::Retry(generation));
         });
     }
 
-    pub(super) fn retry(&mut self, life: u64) {
-        if life == self.generation && self.backing_off {
+    pub(super) fn retry(&mut self, generation: u64) {
+        if generation == self.generation && self.backing_off {
             self.backing_off = false;
             self.failure = None;
             self.refresh();
         }
     }
 
-    /// Says goodbye beside the actor: that takes its time.
+    /// Closes the network in a task of its own, because the goodbye takes time.
     pub(super) fn close(&mut self) {
         if let Some(open) = self.network.take() {
             task::spawn_detached("lan.goodbye", async move {
@@ -238,15 +242,16 @@ impl LanState {
 
     pub(super) fn status(&self) -> LanStatus {
         let now = time::monotonic_now();
-        let ago = |seen| u64::try_from(now.duration_since(seen).as_millis()).unwrap_or(u64::MAX);
-        let seen = self.observed.list(now).into_iter();
+        let ago =
+            |observed| u64::try_from(now.duration_since(observed).as_millis()).unwrap_or(u64::MAX);
+        let observed = self.observed.list(now).into_iter();
         let open = self.network.as_ref();
         LanStatus {
             enabled: self.enabled,
             announced: open.is_some_and(|open| open.announced.is_some()),
             interfaces: open.map(|_| lan::active_interfaces()).unwrap_or_default(),
-            observed: seen
-                .map(|seen| (seen.clone(), ago(seen.last_seen)))
+            observed: observed
+                .map(|observed| (observed.clone(), ago(observed.last_seen)))
                 .collect(),
             dropped_sightings: self.observed.dropped_count(),
             failure: self.failure.clone(),
@@ -254,10 +259,10 @@ impl LanState {
     }
 }
 
-fn announcement(here: NodeId, presence: &LanAnnouncement) -> Announcement {
+fn announcement(local: NodeId, presence: &LanAnnouncement) -> Announcement {
     let tag = |cluster: [u8; 32]| ClusterTag::new(&cluster, randomness::random_bytes());
     Announcement {
-        node: here,
+        node: local,
         port: presence.port,
         version: WIRE_VERSIONS.highest,
         tag: presence.cluster.map(tag),

@@ -1,4 +1,4 @@
-//! On a network of the test's own: no packet leaves it.
+//! Tests in a network namespace of their own: no packet leaves it.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,12 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// Runs a story in a network of its own, with one interface beside loopback; loudly not at all where this user
-/// may not make one.
-fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(
+/// Runs a test in a network namespace with one interface beside loopback; skipped with a message if this
+/// user cannot create one.
+fn run_in_network_namespace<F: Future<Output = ()> + 'static>(
     story: impl FnOnce() -> F + Send + 'static,
 ) {
-    let there = std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
             eprintln!("SKIPPED: this user may make no network namespace ({why})");
             return;
@@ -29,14 +29,14 @@ fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(
             "link set mgp0 up",
             "route add 224.0.0.0/4 dev mgp0",
         ] {
-            let done = Command::new("ip").args(line.split(' ')).status();
-            if !done.is_ok_and(|status| status.success()) {
+            let status = Command::new("ip").args(line.split(' ')).status();
+            if !status.is_ok_and(|status| status.success()) {
                 eprintln!("SKIPPED: `ip {line}` cannot be done here");
                 return;
             }
         }
         assert_eq!(mgp_discovery::lan::active_interfaces(), ["mgp0"]);
-        // One thread: all it starts stays in this network.
+        // One thread: all that it starts stays in this namespace.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -45,13 +45,13 @@ fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(
             timeout(Duration::from_secs(60), story()).await.unwrap();
         });
     });
-    there.join().unwrap();
+    thread.join().unwrap();
 }
 
 type LanFinds = UnboundedReceiver<(NodeId, SocketAddr)>;
 
 async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
-    let (found, heard) = unbounded_channel();
+    let (found, addresses) = unbounded_channel();
     let start = LanStart {
         node: NodeId([n; 32]),
         folder: folder.to_owned(),
@@ -61,7 +61,7 @@ async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
         }),
     };
     let (handle, cell) = start.start().await.unwrap();
-    (handle, cell, heard)
+    (handle, cell, addresses)
 }
 
 fn presence(cluster: u8) -> LanAnnouncement {
@@ -71,10 +71,11 @@ fn presence(cluster: u8) -> LanAnnouncement {
     }
 }
 
-/// PRJ-003, PRJ-012, FED-012: off until it is switched on; then nodes find each other's addresses, and no more.
+/// PRJ-003, PRJ-012, FED-012: disabled by default; once enabled, nodes find each other's addresses, and no
+/// more.
 #[test]
-fn nodes_that_switched_it_on_find_each_others_addresses() {
-    in_a_network_of_its_own(|| async {
+fn enabled_nodes_find_each_others_addresses() {
+    run_in_network_namespace(|| async {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let (desk, desk_cell, mut desk_hears) = node(1, folders[0].path()).await;
         let (nas, nas_cell, mut nas_hears) = node(2, folders[1].path()).await;
@@ -87,8 +88,8 @@ fn nodes_that_switched_it_on_find_each_others_addresses() {
         let status = nas.enable().await.unwrap();
         assert!(status.announced && status.interfaces == ["mgp0"]);
         let at: SocketAddr = "10.73.33.1:7332".parse().unwrap();
-        let first = async |hears: &mut LanFinds| loop {
-            let (node, address) = hears.recv().await.unwrap();
+        let first = async |addresses: &mut LanFinds| loop {
+            let (node, address) = addresses.recv().await.unwrap();
             if address == at {
                 return node;
             }
@@ -97,7 +98,7 @@ fn nodes_that_switched_it_on_find_each_others_addresses() {
         assert_eq!(first(&mut nas_hears).await, NodeId([1; 32]));
         let seen = desk.status().await.unwrap().observed;
         assert!(seen.iter().all(|(seen, _)| seen.same_cluster));
-        // Off again: nothing is kept, and nothing is heard.
+        // Disabled again: nothing is stored or received.
         let status = desk.disable().await.unwrap();
         assert_eq!(status, LanStatus::default());
         desk_cell.stop(None);
@@ -106,17 +107,17 @@ fn nodes_that_switched_it_on_find_each_others_addresses() {
     });
 }
 
-/// What was switched on is on when the kernel comes back; what was switched off is off.
+/// The setting survives a restart.
 #[test]
-fn it_is_remembered_over_a_restart() {
-    in_a_network_of_its_own(|| async {
+fn setting_survives_a_restart() {
+    run_in_network_namespace(|| async {
         let folder = tempfile::tempdir().unwrap();
         let (first, cell, _) = node(1, folder.path()).await;
         first.enable().await.unwrap();
         cell.stop_and_wait(None, None).await.unwrap();
         let (second, cell, _) = node(1, folder.path()).await;
         let status = second.status().await.unwrap();
-        // It does not listen for others yet, so it is not announced.
+        // It does not listen for links yet, so it is not announced.
         assert!(status.enabled && !status.announced);
         second.disable().await.unwrap();
         cell.stop_and_wait(None, None).await.unwrap();
@@ -127,10 +128,10 @@ fn it_is_remembered_over_a_restart() {
     });
 }
 
-/// A folder that cannot be written leaves it as it was: what is told is what holds after a restart.
+/// A folder that cannot be written leaves the setting unchanged: the status is what holds after a restart.
 #[test]
-fn what_cannot_be_remembered_is_not_done() {
-    in_a_network_of_its_own(|| async {
+fn setting_that_cannot_be_stored_is_not_applied() {
+    run_in_network_namespace(|| async {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = folder.path().join("gone");
         let (lan, cell, _) = node(1, &nowhere).await;

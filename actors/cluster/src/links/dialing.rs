@@ -1,5 +1,5 @@
-//! When to dial a node, and one dial: all its addresses, started shortly one after the other, until one answers. If
-//! none does, nodes with a link to it relay its packets.
+//! Schedules dials and dials a node: all its addresses, started shortly one after the other, until one
+//! answers. If none does, its packets are relayed by nodes with a link to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use super::state::{LinksState, MemberLinks};
 use super::timers::TimerEvent;
 use super::{LinkTable, LinksMsg, failure_text};
 
-/// Dials under way: each is a handshake and up to eight sockets' worth of packets; a thousand nodes that are
-/// away are tried in turn.
+/// The most concurrent dials: each is a handshake and up to eight sockets' worth of packets; a thousand
+/// unreachable nodes are dialed in turn.
 pub(super) const MAX_DIALS: usize = 16;
-/// A link that lasted so long has come about: after it the node is dialed at once.
+/// A link that lasted so long counts as stable: after it the node is dialed at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// Between one place and the next: long enough that a near node answers at the first.
+/// The delay between two addresses: long enough that a near node answers at the first.
 const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
 
-/// What came of a dial.
+/// The result of a dial.
 #[derive(Debug)]
 pub struct DialResult {
     pub(super) node: NodeId,
     pub(super) outcome: Result<NewLink, LinkError>,
-    /// Who answered at which place.
+    /// The node that answered at each address.
     pub(super) responders: Vec<(String, NodeId)>,
 }
 
@@ -49,10 +49,10 @@ impl DialResult {
 }
 
 impl LinksState {
-    /// After a link that lasted at once, after one that did not later and later.
-    pub(super) fn redial_after_loss(&mut self, node: NodeId, why: &LinkGone) {
-        let kept_out = is_duplicate_key_end(why);
-        if kept_out {
+    /// Schedules a redial after a link ended: at once after a stable link, with backoff after others.
+    pub(super) fn redial_after_loss(&mut self, node: NodeId, error: &LinkGone) {
+        let is_rejected = is_duplicate_key_end(error);
+        if is_rejected {
             self.report_blocked_by(node);
         }
         let Some(member) = self.members.get_mut(&node) else {
@@ -65,16 +65,16 @@ impl LinksState {
         if lasted {
             member.plan.record_link();
         }
-        self.schedule_redial(node, kept_out);
+        self.schedule_redial(node, is_rejected);
     }
 
-    /// After a dial that failed, or a link that did not last.
-    fn schedule_redial(&mut self, node: NodeId, kept_out: bool) {
+    /// Schedules a redial with backoff, after a failed dial or an unstable link.
+    fn schedule_redial(&mut self, node: NodeId, is_rejected: bool) {
         let Some(member) = self.members.get_mut(&node) else {
             return;
         };
         let chance = u64::from_le_bytes(randomness::random_bytes());
-        let wait = match (kept_out, &member.link) {
+        let wait = match (is_rejected, &member.link) {
             (true, _) => member.plan.next_duplicate_delay(chance),
             (false, None) => member.plan.next_delay(chance),
             (false, Some(_)) => member.plan.next_direct_delay(chance),
@@ -88,8 +88,8 @@ impl LinksState {
         }
     }
 
-    /// There is a reason to think that a dial succeeds now. Where this node is kept out, only its operator's new key is
-    /// one.
+    /// Dials soon, because a dial may succeed now. A node that rejects this one is not dialed sooner: only
+    /// its operator can change that.
     pub(super) fn dial_soon(&mut self, node: NodeId) {
         if let Some(member) = self.members.get_mut(&node)
             && !member.plan.is_rejected_as_duplicate()
@@ -100,8 +100,8 @@ impl LinksState {
     }
 
     pub(super) fn schedule_dial(&mut self, node: NodeId, wait: Duration) {
-        let may = self.socket.is_some() && !self.is_blocked(node);
-        let Some(member) = self.members.get_mut(&node).filter(|_| may) else {
+        let can_dial = self.socket.is_some() && !self.is_blocked(node);
+        let Some(member) = self.members.get_mut(&node).filter(|_| can_dial) else {
             return;
         };
         let at = monotonic_now() + wait;
@@ -112,7 +112,7 @@ impl LinksState {
         }
     }
 
-    /// There is a direct link to this node: nodes without one may reach others through it.
+    /// Dials unlinked nodes through a node that was linked directly.
     pub(super) fn dial_through(&mut self, relay: NodeId) {
         let able = |member: &MemberLinks| {
             member
@@ -132,7 +132,7 @@ impl LinksState {
         }
     }
 
-    /// The node is linked through another one: a direct link is better.
+    /// Dials a node that is linked through a relay: a direct link is better.
     pub(super) fn dial_directly(&mut self, node: NodeId) {
         if let Some(member) = self.members.get_mut(&node) {
             let chance = u64::from_le_bytes(randomness::random_bytes());
@@ -148,7 +148,7 @@ impl LinksState {
             .filter(|member| member.dialing.is_some())
             .count();
         let is_linked = |node| self.is_linked(node);
-        let places = self.hints.dial_targets(node, is_linked);
+        let addresses = self.hints.dial_targets(node, is_linked);
         let Some(socket) = &self.socket else {
             return;
         };
@@ -161,16 +161,16 @@ impl LinksState {
         {
             return;
         }
-        let ways = DialTargets {
-            addresses: places,
+        let targets = DialTargets {
+            addresses,
             links: Arc::clone(&self.parts.table),
             allow_relay: member.link.is_none(),
             plan: member.plan,
         };
-        if ways.addresses.is_empty() && ways.relays(node).is_empty() {
-            // Dialed when a hint comes, or a link to somebody who may relay.
-            let nowhere = || failure_text::describe_link_error(&LinkError::NoAddress);
-            member.failure.get_or_insert_with(nowhere);
+        if targets.addresses.is_empty() && targets.relays(node).is_empty() {
+            // Dialed again on a hint, or when a possible relay is linked.
+            let no_address = || failure_text::describe_link_error(&LinkError::NoAddress);
+            member.failure.get_or_insert_with(no_address);
             return;
         }
         if dialing >= MAX_DIALS {
@@ -180,29 +180,29 @@ impl LinksState {
             return;
         }
         let (endpoint, mailbox) = (socket.endpoint.clone(), self.mailbox.clone());
-        member.dialing = Some(dial(endpoint, node, ways, mailbox));
+        member.dialing = Some(dial(endpoint, node, targets, mailbox));
     }
 
-    pub(super) fn handle_dial_result(&mut self, dialed: DialResult) {
-        let node = dialed.node;
-        for (place, found) in &dialed.responders {
-            self.hints.record_answer(place, *found);
+    pub(super) fn handle_dial_result(&mut self, result: DialResult) {
+        let node = result.node;
+        for (address, found) in &result.responders {
+            self.hints.record_answer(address, *found);
             if *found != node && !self.is_linked(*found) {
                 self.dial_soon(*found);
             }
         }
         if let Some(member) = self.members.get_mut(&node) {
             member.dialing = None;
-            match dialed.outcome {
+            match result.outcome {
                 Ok(new) => self.add_link(new),
-                Err(why) => {
-                    member.failure = Some(failure_text::describe_link_error(&why));
-                    member.refusal = failure_text::link_error_to_refusal(&why, member.refusal);
-                    let kept_out = is_duplicate_key_error(&why);
-                    if kept_out {
+                Err(error) => {
+                    member.failure = Some(failure_text::describe_link_error(&error));
+                    member.refusal = failure_text::link_error_to_refusal(&error, member.refusal);
+                    let is_rejected = is_duplicate_key_error(&error);
+                    if is_rejected {
                         self.report_blocked_by(node);
                     }
-                    self.schedule_redial(node, kept_out);
+                    self.schedule_redial(node, is_rejected);
                 }
             }
         }
@@ -223,14 +223,14 @@ impl MemberLinks {
     }
 }
 
-/// The ways on which a node may be reached.
+/// The addresses and relays by which a node may be reached.
 #[derive(Debug)]
 struct DialTargets {
-    /// Where it may be.
+    /// Its possible addresses.
     addresses: Vec<String>,
-    /// Who may pass on what is for it is among those that are linked once that is asked for.
+    /// The published links; relays are chosen from them when needed.
     links: Arc<Snapshot<LinkTable>>,
-    /// Whether relays are used at all.
+    /// True if relays may be used.
     allow_relay: bool,
     plan: DialBackoff,
 }
@@ -251,26 +251,26 @@ impl DialTargets {
 fn dial(
     endpoint: LinkEndpoint,
     node: NodeId,
-    ways: DialTargets,
+    targets: DialTargets,
     mailbox: Mailbox<LinksMsg>,
 ) -> SupervisedTask<()> {
     task::spawn_supervised("links.dial", async move {
-        let dialed = task::catch_panic("links.dial", race_targets(&endpoint, node, ways)).await;
-        let dialed = dialed.unwrap_or_else(|broken| DialResult {
+        let result = task::catch_panic("links.dial", race_targets(&endpoint, node, targets)).await;
+        let result = result.unwrap_or_else(|broken| DialResult {
             node,
             outcome: Err(LinkError::Unresolved(node.short_id(), broken.to_string())),
             responders: Vec::new(),
         });
-        let _over = mailbox.send_to_self(LinksMsg::Dialed(Box::new(dialed)));
+        let _over = mailbox.send_to_self(LinksMsg::Dialed(Box::new(result)));
     })
 }
 
-/// Relays are used once the direct addresses have had their time, or all have failed before.
-async fn race_targets(endpoint: &LinkEndpoint, node: NodeId, ways: DialTargets) -> DialResult {
-    let direct = race_addresses(endpoint, node, ways.addresses.clone());
+/// Tries relays once the direct addresses have had their time, or all have failed before.
+async fn race_targets(endpoint: &LinkEndpoint, node: NodeId, targets: DialTargets) -> DialResult {
+    let direct = race_addresses(endpoint, node, targets.addresses.clone());
     tokio::pin!(direct);
     let in_time = tokio::time::timeout(RELAY_AFTER, &mut direct).await;
-    let relayed = race_relays(endpoint, node, &ways);
+    let relayed = race_relays(endpoint, node, &targets);
     tokio::pin!(relayed);
     let (tried, linked) = match in_time {
         Ok(direct) if direct.outcome.is_ok() => return direct,
@@ -288,30 +288,38 @@ async fn race_targets(endpoint: &LinkEndpoint, node: NodeId, ways: DialTargets) 
     }
 }
 
-/// The first link that comes about through another node.
-async fn race_relays(endpoint: &LinkEndpoint, node: NodeId, ways: &DialTargets) -> Option<NewLink> {
-    let relays = ways.relays(node).into_iter();
+/// The first link that is established through a relay.
+async fn race_relays(
+    endpoint: &LinkEndpoint,
+    node: NodeId,
+    targets: &DialTargets,
+) -> Option<NewLink> {
+    let relays = targets.relays(node).into_iter();
     let dials = relays.map(|relay| endpoint.dial_through(node, relay));
     let mut linked = stream::iter(dials)
         .buffer_unordered(RELAYS_CONCURRENT)
-        .filter_map(|dialed| future::ready(dialed.ok()));
+        .filter_map(|result| future::ready(result.ok()));
     linked.next().await
 }
 
-async fn race_addresses(endpoint: &LinkEndpoint, node: NodeId, places: Vec<String>) -> DialResult {
+async fn race_addresses(
+    endpoint: &LinkEndpoint,
+    node: NodeId,
+    addresses: Vec<String>,
+) -> DialResult {
     let mut trying: FuturesUnordered<_> = (0u32..)
-        .zip(places)
-        .map(|(at, place)| async move {
+        .zip(addresses)
+        .map(|(at, address)| async move {
             tokio::time::sleep(ADDRESS_STAGGER * at).await;
-            (endpoint.dial(node, &place).await, place)
+            (endpoint.dial(node, &address).await, address)
         })
         .collect();
     let mut answered = Vec::new();
     let mut worst = LinkError::NoAddress;
-    while let Some((tried, place)) = trying.next().await {
+    while let Some((tried, address)) = trying.next().await {
         match tried {
             Ok(link) => {
-                answered.push((place, node));
+                answered.push((address, node));
                 let outcome = Ok(link);
                 return DialResult {
                     node,
@@ -319,12 +327,12 @@ async fn race_addresses(endpoint: &LinkEndpoint, node: NodeId, places: Vec<Strin
                     responders: answered,
                 };
             }
-            Err(why) => {
-                if let LinkError::Peer(PeerError::OtherNode { found, .. }) = &why {
-                    answered.push((place, *found));
+            Err(error) => {
+                if let LinkError::Peer(PeerError::OtherNode { found, .. }) = &error {
+                    answered.push((address, *found));
                 }
-                if error_rank(&why) >= error_rank(&worst) {
-                    worst = why;
+                if error_rank(&error) >= error_rank(&worst) {
+                    worst = error;
                 }
             }
         }
@@ -336,9 +344,9 @@ async fn race_addresses(endpoint: &LinkEndpoint, node: NodeId, places: Vec<Strin
     }
 }
 
-/// How much it says about the node itself.
-fn error_rank(why: &LinkError) -> u8 {
-    match why {
+/// Ranks an error by how much it reveals about the node itself.
+fn error_rank(error: &LinkError) -> u8 {
+    match error {
         LinkError::NoAddress | LinkError::RelayRefused { .. } | LinkError::RelaySilent { .. } => 0,
         LinkError::Unresolved(..) => 0,
         LinkError::Itself => 1,

@@ -1,32 +1,32 @@
-//! Why there is no link, as a text that names the side to check.
+//! Describes why there is no link, in a text that names the side to check.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkError, LinkGone, PeerError, StreamFailure};
 
-/// What finds a node whose address changed.
+/// Advice for a node whose address changed.
 const ADDRESS_ADVICE: &str = "`mgp lan on` on both nodes where they share a network, or its new address under [cluster] peers in mgp.toml";
 
-/// How a node refused a link of this one.
+/// How a node refuses links of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkRefusal {
-    /// It ended the link as that of a node that was cut off.
+    /// It closed the link because this node's membership was revoked.
     Revoked,
-    /// It does not take the key of this node.
+    /// It does not accept the key of this node.
     NotPinned,
 }
 
-/// Why a link ended.
-pub(super) fn describe_end(why: &LinkGone) -> String {
-    describe_failure(&why.0)
+/// Describes why a link ended.
+pub(super) fn describe_end(error: &LinkGone) -> String {
+    describe_failure(&error.0)
 }
 
-/// Whether the other side ended the link because it takes none of this node.
-pub(super) fn end_to_refusal(why: &LinkGone) -> Option<LinkRefusal> {
-    failure_to_refusal(&why.0)
+/// The refusal that the end of a link expresses, if any.
+pub(super) fn end_to_refusal(error: &LinkGone) -> Option<LinkRefusal> {
+    failure_to_refusal(&error.0)
 }
 
-fn failure_to_refusal(why: &StreamFailure) -> Option<LinkRefusal> {
-    match why {
+fn failure_to_refusal(error: &StreamFailure) -> Option<LinkRefusal> {
+    match error {
         StreamFailure::LinkClosed(LinkClose::Revoked) => Some(LinkRefusal::Revoked),
         StreamFailure::LinkClosed(LinkClose::NotPinned) => Some(LinkRefusal::NotPinned),
         StreamFailure::LinkClosed(_)
@@ -41,23 +41,23 @@ fn failure_to_refusal(why: &StreamFailure) -> Option<LinkRefusal> {
     }
 }
 
-/// The same of a dial. A node that does not answer has not changed its mind since it last did.
+/// The refusal that the error of a dial expresses. A node that does not answer keeps its last one.
 pub(super) fn link_error_to_refusal(
-    why: &LinkError,
-    before: Option<LinkRefusal>,
+    error: &LinkError,
+    previous: Option<LinkRefusal>,
 ) -> Option<LinkRefusal> {
-    match why {
+    match error {
         LinkError::Unresolved(..)
         | LinkError::Unreachable(..)
         | LinkError::NoAddress
         | LinkError::RelayRefused { .. }
         | LinkError::RelaySilent { .. }
         | LinkError::Itself
-        | LinkError::HelloFailed(StreamFailure::LinkLost(_)) => before,
-        // That it cut this node off, it says once; from then on it takes no link.
-        LinkError::HelloFailed(failure) => match (before, failure_to_refusal(failure)) {
-            (Some(LinkRefusal::Revoked), Some(_)) => before,
-            (_, refusal) => refusal.or(before),
+        | LinkError::HelloFailed(StreamFailure::LinkLost(_)) => previous,
+        // A node reports the revocation once; from then on it accepts no link.
+        LinkError::HelloFailed(failure) => match (previous, failure_to_refusal(failure)) {
+            (Some(LinkRefusal::Revoked), Some(_)) => previous,
+            (_, refusal) => refusal.or(previous),
         },
         LinkError::Peer(_)
         | LinkError::Version(_)
@@ -66,8 +66,8 @@ pub(super) fn link_error_to_refusal(
     }
 }
 
-fn describe_failure(why: &StreamFailure) -> String {
-    let look = match why {
+fn describe_failure(error: &StreamFailure) -> String {
+    let look = match error {
         StreamFailure::LinkLost(_) => {
             "look at the network between the two, and whether the other side runs"
         }
@@ -97,12 +97,12 @@ fn describe_failure(why: &StreamFailure) -> String {
         | StreamFailure::Malformed(_)
         | StreamFailure::OverBudget => "look at the log of both sides",
     };
-    format!("{why}: {look}")
+    format!("{error}: {look}")
 }
 
-/// Why no link came about.
-pub(super) fn describe_link_error(why: &LinkError) -> String {
-    let look = match why {
+/// Describes why no link was established.
+pub(super) fn describe_link_error(error: &LinkError) -> String {
+    let look = match error {
         LinkError::Unresolved(..) => "look at the names on this side: DNS, and [cluster] peers",
         LinkError::NoAddress => "name it under [cluster] peers, or turn `mgp lan on` on both sides",
         LinkError::RelayRefused { .. } | LinkError::RelaySilent { .. } => {
@@ -111,18 +111,18 @@ pub(super) fn describe_link_error(why: &LinkError) -> String {
         LinkError::Itself => "the address is this node's own",
         LinkError::Unreachable(..) => {
             return format!(
-                "{why}: look whether the other side runs, and whether a firewall on either side lets UDP through; if its address changed, it is found by {ADDRESS_ADVICE}"
+                "{error}: look whether the other side runs, and whether a firewall on either side lets UDP through; if its address changed, it is found by {ADDRESS_ADVICE}"
             );
         }
         LinkError::Peer(PeerError::OtherNode { .. }) => {
             return format!(
-                "{why}: the address belongs to another node now; where the node is now is found by {ADDRESS_ADVICE}"
+                "{error}: the address belongs to another node now; where the node is now is found by {ADDRESS_ADVICE}"
             );
         }
         LinkError::Peer(
             PeerError::NotPinned(_) | PeerError::NoTicket | PeerError::Certificate(_),
         ) => "this side does not take that node",
-        LinkError::Version(_) => return why.to_string(),
+        LinkError::Version(_) => return error.to_string(),
         LinkError::HelloFailed(failure @ StreamFailure::LinkClosed(_)) => {
             return describe_failure(failure);
         }
@@ -132,7 +132,7 @@ pub(super) fn describe_link_error(why: &LinkError) -> String {
         LinkError::LinkRejected(_) => "this side does not take that node",
         LinkError::PairingRefused => "ask there for another ticket",
     };
-    format!("{why}: {look}")
+    format!("{error}: {look}")
 }
 
 #[cfg(test)]
@@ -144,11 +144,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_says_where_to_look() {
+    fn every_failure_names_the_side_to_check() {
         let at = SocketAddr::from(([10, 0, 0, 2], 7332));
-        let closed = |why| LinkGone(StreamFailure::LinkClosed(why));
+        let closed = |error| LinkGone(StreamFailure::LinkClosed(error));
         let revoked = StreamFailure::LinkClosed(LinkClose::Revoked);
-        for (told, words) in [
+        for (text, parts) in [
             (
                 describe_link_error(&LinkError::Unreachable(at, "timed out".into())),
                 "a firewall on either side",
@@ -170,28 +170,28 @@ mod tests {
                 "mgp nodes rekey",
             ),
         ] {
-            assert!(told.contains(words), "{told}");
+            assert!(text.contains(parts), "{text}");
         }
     }
 
     /// All addresses may have changed, and one may be another node's by now.
     #[test]
-    fn a_node_that_is_not_found_is_pointed_to_what_finds_it() {
+    fn unreachable_node_is_described_with_discovery_advice() {
         let at = SocketAddr::from(([10, 0, 0, 2], 7332));
         let (dialed, found) = (NodeId([1; 32]), NodeId([2; 32]));
-        for why in [
+        for error in [
             LinkError::Unreachable(at, "timed out".into()),
             LinkError::Peer(PeerError::OtherNode { dialed, found }),
         ] {
-            let told = describe_link_error(&why);
-            let both = told.contains("`mgp lan on`") && told.contains("[cluster] peers");
-            assert!(both, "{told}");
+            let text = describe_link_error(&error);
+            let both = text.contains("`mgp lan on`") && text.contains("[cluster] peers");
+            assert!(both, "{text}");
         }
     }
 
-    /// Only an answer says that a node takes no link: silence leaves what it said last.
+    /// Only an answer expresses a refusal: silence keeps the last one.
     #[test]
-    fn a_refusal_is_known_by_the_answer_alone() {
+    fn only_an_answer_changes_the_refusal() {
         let at = SocketAddr::from(([10, 0, 0, 2], 7332));
         let closed = StreamFailure::LinkClosed;
         let silent = LinkError::Unreachable(at, "timed out".into());

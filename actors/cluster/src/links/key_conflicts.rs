@@ -1,5 +1,5 @@
-//! Two live nodes with one key: neither gets a link. The node that detects them notifies each that connects, and
-//! dials neither; a notified node reports it once, and retries rarely.
+//! Handles two live nodes with one key: neither gets a link. The node that detects them notifies each that
+//! connects, and dials neither; a notified node reports it once, and retries rarely.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::ids::NodeId;
@@ -8,7 +8,7 @@ use mgp_transports::quic::{LinkError, LinkGone, StreamFailure};
 use super::state::{LinksState, closed_here};
 
 impl LinksState {
-    /// Two living nodes with this key were found: the links to it end.
+    /// Blocks the key of a node of which two live instances were found: the links to it end.
     pub(super) fn block_duplicate_key(&mut self, node: NodeId) {
         let Some(member) = self.members.get_mut(&node) else {
             return;
@@ -28,13 +28,14 @@ impl LinksState {
         }
     }
 
-    /// Whether links to the node are not made: whoever comes with its key is sent away.
+    /// True if links to the node are blocked: connections with its key are rejected.
     pub(super) fn is_blocked(&self, node: NodeId) -> bool {
         let member = self.members.get(&node);
         member.is_some_and(|member| member.pinned.has_duplicate_key)
     }
 
-    /// The node has found two living nodes with the key of this one. It is told once, until a link lasts again.
+    /// Reports that the node has found two live instances of this one. Reported once, until a link lasts
+    /// again.
     pub(super) fn report_blocked_by(&self, node: NodeId) {
         let Some(member) = self.members.get(&node) else {
             return;
@@ -48,15 +49,15 @@ impl LinksState {
     }
 }
 
-/// Whether the link ended because two living nodes have the key of this one.
-pub(super) fn is_duplicate_key_end(why: &LinkGone) -> bool {
-    why.0 == StreamFailure::LinkClosed(LinkClose::TwoLives)
+/// True if the link ended because two live nodes have the key of this one.
+pub(super) fn is_duplicate_key_end(reason: &LinkGone) -> bool {
+    reason.0 == StreamFailure::LinkClosed(LinkClose::TwoLives)
 }
 
-/// Whether none came about for that reason.
-pub(super) fn is_duplicate_key_error(why: &LinkError) -> bool {
+/// True if no link was established for that reason.
+pub(super) fn is_duplicate_key_error(reason: &LinkError) -> bool {
     matches!(
-        why,
+        reason,
         LinkError::HelloFailed(StreamFailure::LinkClosed(LinkClose::TwoLives))
     )
 }

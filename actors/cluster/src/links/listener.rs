@@ -1,4 +1,4 @@
-//! Opens the socket, closes it, and opens it again when it broke.
+//! Opens and closes the socket, and opens it again after a failure.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ impl LinksState {
         }
         let endpoint = socket.endpoint.clone();
         self.parts.endpoint.store(Arc::new(Some(endpoint)));
-        // Opened again at the same port, also where the first one was chosen by the system.
-        self.parts.save(|kept| kept.listen = Some(address));
+        // Opened again at the same port, also if the system chose the first one.
+        self.parts.save(|saved| saved.listen = Some(address));
         self.socket = Some(socket);
         let nodes: Vec<NodeId> = self.members.keys().copied().collect();
         for node in nodes {
@@ -42,23 +42,23 @@ impl LinksState {
         Ok(address)
     }
 
-    pub(super) async fn close(&mut self, why: LinkClose) {
+    pub(super) async fn close(&mut self, reason: LinkClose) {
         let left = self.membership.leave(monotonic_now());
         self.apply_effects(left);
-        self.parts.save(|kept| kept.listen = None);
-        self.close_socket(why).await;
+        self.parts.save(|saved| saved.listen = None);
+        self.close_socket(reason).await;
         self.publish();
     }
 
-    async fn close_socket(&mut self, why: LinkClose) {
+    async fn close_socket(&mut self, reason: LinkClose) {
         self.parts.endpoint.store(Arc::new(None));
         if let Some(socket) = self.socket.take() {
-            socket.close(why).await;
+            socket.close(reason).await;
         }
         self.drop_all_links();
     }
 
-    /// There is no socket: no link is left, and nothing is dialed.
+    /// Drops all links and dials, because there is no socket.
     fn drop_all_links(&mut self) {
         self.dial_queue.clear();
         let nodes: Vec<NodeId> = self.members.keys().copied().collect();
@@ -75,7 +75,7 @@ impl LinksState {
         }
     }
 
-    /// The socket broke, or its task did.
+    /// Handles the loss of the socket or its task.
     pub(super) fn handle_socket_lost(&mut self, number: u64) {
         if self
             .socket
@@ -84,7 +84,7 @@ impl LinksState {
         {
             return;
         }
-        tracing::warn!("the socket of the links to other nodes broke, and is opened again");
+        tracing::warn!("the socket of the links to other nodes failed, and is opened again");
         self.socket = None;
         self.parts.endpoint.store(Arc::new(None));
         self.drop_all_links();
@@ -99,8 +99,8 @@ impl LinksState {
         let Some(listen) = self.parts.saved().listen.filter(|_| self.socket.is_none()) else {
             return;
         };
-        if let Err(why) = self.listen(listen) {
-            tracing::warn!(%why, "tried again soon");
+        if let Err(reason) = self.listen(listen) {
+            tracing::warn!(why = %reason, "the socket could not be opened; retrying");
             self.alarms.set(
                 monotonic_now() + self.parts.times.reopen,
                 TimerEvent::Reopen,
@@ -109,7 +109,7 @@ impl LinksState {
     }
 
     pub(super) fn set_pairing(&mut self, open: bool) {
-        self.parts.save(|kept| kept.pairing = open);
+        self.parts.save(|saved| saved.pairing = open);
         if let Some(socket) = &mut self.socket {
             match (open, &socket.pairing) {
                 (true, None) => socket.pairing = Some(socket.endpoint.open_pairing()),

@@ -1,4 +1,4 @@
-//! One live link: the task that reads and writes it.
+//! One live link, and the task that reads and writes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,33 +20,33 @@ use super::outbox::{MAX_PACKETS, Outbox, OutboxFull};
 use super::parts::LinksShared;
 use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 
-/// Somebody who dialed; the next one is admitted when this one was looked at.
+/// An accepted link; the next one is accepted when this one was handled.
 #[derive(Debug)]
 pub struct AcceptedLink {
     pub(super) link: Box<NewLink>,
     pub(super) done: Reply<()>,
 }
 
-/// Messages of one link that may wait in the mailboxes of other actors: more than one that keeps to the protocol
-/// sends in a row. Whoever sends faster waits, and keeps no other out.
+/// The most messages of one link in the mailboxes of other actors: more than a peer that follows the
+/// protocol sends in a row. A faster peer waits, and blocks no other peer.
 pub(super) const UNHANDLED_MAX: usize = 16;
 
-/// The place of a message among those of its link that were not heeded yet. Dropped, it lets the next one in.
+/// The permit of one message of a link that is not handled yet. On drop, the next message may follow.
 #[derive(Debug, Default)]
 pub struct MessagePermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The events of a link for the actor.
+/// Messages of a link for the actor itself.
 #[derive(Debug)]
 pub enum LinkMessage {
-    /// The peer's renewal.
+    /// The peer's membership renewal.
     Renewal(u64),
-    /// Where others are.
+    /// Addresses of other nodes.
     Addresses(NodeAddresses),
-    /// A packet of membership.
+    /// A membership packet.
     Packet(Bytes),
-    /// The peer answered.
+    /// The peer answered a ping.
     PingReceived,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct LiveLink {
     pub(super) peer: Arc<PeerLink>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) since_ms: u64,
-    /// Ends with it.
+    /// Ends with the link.
     _task: SupervisedTask<()>,
 }
 
 impl LiveLink {
-    /// Begins to read and to write.
+    /// Starts reading and writing.
     pub(super) fn new(
         number: u64,
         new: NewLink,
@@ -86,11 +86,11 @@ impl LiveLink {
         let link = peer.link.clone();
         let serving = async move {
             let served = served.serve(input, output, streams, membership, packets);
-            // A panic over what one peer says ends its link, and nothing else.
+            // A panic over a peer's message ends its link, and nothing else.
             let _broken = task::catch_panic("links.link", served).await;
             link.close(LinkClose::Done);
-            let why = link.wait_closed().await;
-            let _over = mailbox.send_to_self(LinksMsg::Ended(number, why));
+            let reason = link.wait_closed().await;
+            let _over = mailbox.send_to_self(LinksMsg::Ended(number, reason));
         };
         Self {
             number,
@@ -101,7 +101,7 @@ impl LiveLink {
         }
     }
 
-    /// No other node is between.
+    /// True if no relay is between.
     pub(super) fn is_direct(&self) -> bool {
         self.peer.link.relay().is_none()
     }
@@ -114,32 +114,35 @@ impl LiveLink {
         }
     }
 
-    /// Puts a message in line. A peer that does not read is cut.
+    /// Queues a message. A peer that does not read is disconnected.
     pub(super) fn send(&self, message: Control) {
-        let told = self.outbox.push(message);
-        self.close_if_full(told);
+        let result = self.outbox.push(message);
+        self.close_if_full(result);
     }
 
-    /// Asks whether the peer answers.
+    /// Sends a ping.
     pub(super) fn ping(&self) {
-        let asked = self.outbox.ask_clock();
-        self.close_if_full(asked);
+        let queued = self.outbox.ask_clock();
+        self.close_if_full(queued);
     }
 
-    fn close_if_full(&self, told: Result<(), OutboxFull>) {
-        close_if_full(&self.peer, told);
+    fn close_if_full(&self, result: Result<(), OutboxFull>) {
+        close_if_full(&self.peer, result);
     }
 }
 
-fn close_if_full(peer: &PeerLink, told: Result<(), OutboxFull>) {
-    if told.is_err() {
+fn close_if_full(peer: &PeerLink, result: Result<(), OutboxFull>) {
+    if result.is_err() {
         let node = peer.link.peer().short_id();
-        tracing::warn!(node, "a node that does not read what it is told is cut off");
+        tracing::warn!(
+            node,
+            "a node does not read its messages and is disconnected"
+        );
         peer.link.close(LinkClose::TooMany);
     }
 }
 
-/// What the task of a link holds.
+/// The state of the task of a link.
 struct LinkTask {
     number: u64,
     peer: Arc<PeerLink>,
@@ -151,7 +154,7 @@ struct LinkTask {
 }
 
 impl LinkTask {
-    /// Until the first of them finds that the link is gone.
+    /// Serves the link until one of its subtasks finds that the link is gone.
     async fn serve(
         &self,
         input: ControlInput,
@@ -178,8 +181,8 @@ impl LinkTask {
             match message {
                 Control::Ping(ping) => {
                     let (nonce, wall_ms) = (ping.nonce, unix_ms());
-                    let told = self.outbox.push(Control::Pong(Pong { nonce, wall_ms }));
-                    close_if_full(&self.peer, told);
+                    let result = self.outbox.push(Control::Pong(Pong { nonce, wall_ms }));
+                    close_if_full(&self.peer, result);
                 }
                 Control::Pong(pong) => {
                     if self.outbox.handle_pong(pong, &self.peer) {
@@ -210,23 +213,23 @@ impl LinkTask {
                         "an unknown message"
                     );
                 }
-                // The transport takes no second one.
+                // The transport accepts no second hello.
                 Control::Hello(_) => return,
             }
         }
     }
 
-    /// What other actors are to hear waits until enough of what came before it was heeded.
+    /// Waits for a permit to forward a message to another actor: enough earlier messages must be handled.
     async fn acquire_permit(&self) -> MessagePermit {
         let turn = Arc::clone(&self.permits).acquire_owned().await;
         MessagePermit { _permit: turn.ok() }
     }
 
-    /// One at a time for each link, so that no peer fills the actor's mailbox.
-    async fn forward(&self, heard: LinkMessage) {
+    /// Forwards a message to the actor; one at a time for each link, so that no peer fills the mailbox.
+    async fn forward(&self, message: LinkMessage) {
         let (reply, done) = Reply::new();
-        let heard = LinksMsg::Received(self.number, heard, reply);
-        if self.mailbox.send_to_self(heard).is_ok() {
+        let message = LinksMsg::Received(self.number, message, reply);
+        if self.mailbox.send_to_self(message).is_ok() {
             let _done = done.await;
         }
     }
@@ -236,9 +239,9 @@ impl LinkTask {
             let message = self.outbox.next().await;
             match output.send(&message).await {
                 Ok(()) => {}
-                Err(why @ WriteFailure::TooLarge { .. }) => {
+                Err(reason @ WriteFailure::TooLarge { .. }) => {
                     let node = self.peer.link.peer().short_id();
-                    tracing::error!(node, %why, "a message for another node is left out");
+                    tracing::error!(node, why = %reason, "a message for another node is dropped");
                 }
                 Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) => return,
             }
@@ -257,12 +260,12 @@ impl LinkTask {
         }
     }
 
-    /// Reading goes on while the actor is busy: packets that are passed on for others do not wait for it.
+    /// Reads packets even while the actor is busy: relayed packets do not wait for it.
     async fn read_packets(&self, mut packets: PacketInput) {
         let (read, mut to_report) = mpsc::channel(MAX_PACKETS);
         let reading = async move {
             while let Ok(packet) = packets.next().await {
-                // Lost, as packets may be.
+                // Dropped, as packets may be.
                 let _full = read.try_send(packet);
             }
         };
@@ -276,7 +279,7 @@ impl LinkTask {
 
     async fn send_packets(&self, mut packets: mpsc::Receiver<Bytes>) {
         while let Some(packet) = packets.recv().await {
-            // Lost, or too long for one: said again by the next one.
+            // Dropped or too long for one packet: the next one repeats it.
             let _fate = self.peer.link.send_packet(packet).await;
         }
         std::future::pending::<()>().await;
@@ -284,8 +287,8 @@ impl LinkTask {
 
     async fn poll_clock(&self) {
         loop {
-            let asked = self.outbox.ask_clock();
-            close_if_full(&self.peer, asked);
+            let queued = self.outbox.ask_clock();
+            close_if_full(&self.peer, queued);
             tokio::time::sleep(self.clock).await;
         }
     }

@@ -1,4 +1,5 @@
-//! Liveness: executes the membership protocol's actions, and tells peers the addresses of others.
+//! Liveness of members: executes the actions of the membership protocol, and exchanges the addresses of
+//! members.
 
 use std::net::SocketAddr;
 
@@ -67,21 +68,22 @@ impl LinksState {
     }
 
     fn membership_link(&self, node: NodeId) -> Option<&LiveLink> {
-        let takes = |live: &&LiveLink| {
+        let is_candidate = |live: &&LiveLink| {
             let features = live.peer.link.negotiated().features;
             features.contains(WireFeatures::MEMBERSHIP)
         };
-        self.live_link(node).filter(takes)
+        self.live_link(node).filter(is_candidate)
     }
 
-    /// Tells a new link of this node's renewal and of the others, and the others of it.
+    /// Sends a new link this node's renewal and the addresses of the other members, and the other members
+    /// its address.
     pub(super) fn exchange_addresses(&self, node: NodeId) {
         let Some(new) = self.live_link(node) else {
             return;
         };
         let renewal = self.membership.incarnation();
         new.send(Control::Renewal(Incarnation { renewal }));
-        // Who is linked through another node was not seen at any address.
+        // A relayed node has no observed address.
         let Some(address) = new.peer.link.address() else {
             return;
         };
@@ -110,12 +112,12 @@ impl LinksState {
         }
     }
 
-    /// What came over a link.
-    pub(super) fn handle_message(&mut self, number: u64, heard: LinkMessage) {
+    /// Handles a message of a link.
+    pub(super) fn handle_message(&mut self, number: u64, message: LinkMessage) {
         let Some(node) = self.owner(number) else {
             return;
         };
-        match heard {
+        match message {
             LinkMessage::Renewal(renewal) => {
                 if self.membership_link(node).is_some() {
                     let effects = self
@@ -132,7 +134,7 @@ impl LinksState {
                 {
                     Ok(effects) => self.apply_effects(effects),
                     Err(why) => {
-                        tracing::debug!(node = node.short_id(), %why, "a packet is not taken")
+                        tracing::debug!(node = node.short_id(), %why, "a packet is rejected")
                     }
                 }
             }
@@ -144,19 +146,19 @@ impl LinksState {
         let Some(link) = self.live_link(by).map(|live| live.peer.link.clone()) else {
             return;
         };
-        for told in &addresses.nodes {
+        for entry in &addresses.nodes {
             if self
                 .hints
-                .add_reported(link.address(), told.node, told.address)
+                .add_reported(link.address(), entry.node, entry.address)
             {
-                self.dial_soon(told.node);
+                self.dial_soon(entry.node);
             }
         }
     }
 }
 
-/// Whether somebody at the one address can reach the other one as this node does: its own machine, it cannot
-/// name to others.
+/// True if a node at `from` can reach `to` as this node does: a loopback address is valid on one machine
+/// only.
 fn can_reach(from: SocketAddr, to: SocketAddr) -> bool {
     from.ip().is_loopback() || !to.ip().is_loopback()
 }

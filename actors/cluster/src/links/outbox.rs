@@ -14,15 +14,15 @@ use tokio::sync::mpsc;
 
 use super::PeerLink;
 
-/// Messages that wait. Each is about something else, so a peer that lets so many wait does not read, and is as
-/// good as gone.
+/// The most queued messages. Each has another subject, so a peer that lets so many queue up does not read,
+/// and counts as disconnected.
 const MAX_MESSAGES: usize = 256;
-/// Packets that wait: those of a second. The next ones are lost, as packets may be.
+/// The most queued packets: those of a second. Further ones are dropped, as packets may be.
 pub(super) const MAX_PACKETS: usize = 64;
-/// Questions for the clock whose answers are waited for; the oldest ones are given up.
+/// The most clock requests without an answer; the oldest are dropped.
 const MAX_CLOCK_PINGS: usize = 4;
 
-/// A question for the peer's clock.
+/// A request for the peer's clock.
 #[derive(Debug)]
 struct ClockPing {
     nonce: u64,
@@ -30,7 +30,7 @@ struct ClockPing {
     sent_ms: u64,
 }
 
-/// The messages that wait, filled by the actor and the task that reads, emptied by the one that writes.
+/// The queued messages, filled by the actor and the reading task, emptied by the writing task.
 #[derive(Debug)]
 pub(super) struct Outbox {
     messages: CoalescingQueue<Control>,
@@ -38,7 +38,7 @@ pub(super) struct Outbox {
     packets: mpsc::Sender<Bytes>,
 }
 
-/// There is no capacity: the peer does not read.
+/// The queue is full: the peer does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutboxFull;
 
@@ -53,60 +53,58 @@ impl Outbox {
         (outbox, to_send)
     }
 
-    /// Puts a message in line. One that says what an older one said, anew, takes its place.
+    /// Queues a message. It replaces an older one that it supersedes.
     pub(super) fn push(&self, message: Control) -> Result<(), OutboxFull> {
         let pushed = self.messages.push(message, MAX_MESSAGES, is_superseded);
         pushed.map_err(|_left_out| OutboxFull)
     }
 
-    /// The next message, once there is one.
+    /// The next message; resolves once there is one.
     pub(super) async fn next(&self) -> Control {
         self.messages.next().await
     }
 
-    /// A packet, which may be lost.
+    /// Queues a packet, which may be dropped.
     pub(super) fn send_packet(&self, packet: Vec<u8>) {
         let _lost = self.packets.try_send(packet.into());
     }
 
-    /// Asks for the peer's clock.
+    /// Queues a request for the peer's clock.
     pub(super) fn ask_clock(&self) -> Result<(), OutboxFull> {
         let nonce = u64::from_le_bytes(randomness::random_bytes());
-        let mut questions = lock(&self.pings);
-        if questions.len() >= MAX_CLOCK_PINGS {
-            questions.pop_front();
+        let mut pings = lock(&self.pings);
+        if pings.len() >= MAX_CLOCK_PINGS {
+            pings.pop_front();
         }
-        questions.push_back(ClockPing {
+        pings.push_back(ClockPing {
             nonce,
             sent_at: Instant::now(),
             sent_ms: unix_ms(),
         });
-        drop(questions);
+        drop(pings);
         self.push(Control::Ping(Ping { nonce }))
     }
 
-    /// The peer told its clock. True when it was asked.
+    /// Handles the peer's clock; false if it was not asked for.
     pub(super) fn handle_pong(&self, pong: Pong, peer: &PeerLink) -> bool {
-        let mut questions = lock(&self.pings);
-        let at = questions
-            .iter()
-            .position(|question| question.nonce == pong.nonce);
-        let Some(question) = at.and_then(|at| questions.remove(at)) else {
+        let mut pings = lock(&self.pings);
+        let at = pings.iter().position(|ping| ping.nonce == pong.nonce);
+        let Some(ping) = at.and_then(|at| pings.remove(at)) else {
             return false;
         };
-        drop(questions);
-        let way_ms = u64::try_from(question.sent_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        peer.record_clock(question.sent_ms, way_ms, pong.wall_ms);
+        drop(pings);
+        let way_ms = u64::try_from(ping.sent_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        peer.record_clock(ping.sent_ms, way_ms, pong.wall_ms);
         true
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether nobody needs the older message any more once the newer one is read. Questions and their answers
-/// belong to each other, and addresses to different nodes.
+/// True if the newer message makes the older one obsolete. Requests and their answers belong together, and
+/// addresses to different nodes.
 fn is_superseded(newer: &Control, older: &Control) -> bool {
     match (newer, older) {
         (Control::Renewal(_), Control::Renewal(_))
@@ -147,9 +145,9 @@ mod tests {
         })
     }
 
-    /// An index that changes while the peer is slow takes one place, and cuts no link.
+    /// An index that changes while the peer is slow takes one queue entry, and closes no link.
     #[tokio::test]
-    async fn what_is_said_anew_takes_one_place_and_a_peer_that_does_not_read_is_noticed() {
+    async fn newer_message_replaces_older_and_full_outbox_is_reported() {
         let (outbox, _packets) = Outbox::new();
         for version in 0..10_000 {
             assert_eq!(outbox.push(digest(version)), Ok(()));

@@ -1,4 +1,4 @@
-//! What outlives the actor, and what its handles read.
+//! The state that outlives the links actor, and the state that its handles read.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use mgp_transports::quic::{
 
 use super::{LinkPins, LinkTable, LinkTimeouts, LinksEvent, LinksStart};
 
-/// What a restarted actor goes on with.
+/// The state that a restarted actor restores.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedLinks {
     pub(super) listen: Option<SocketAddr>,
@@ -26,7 +26,7 @@ pub(super) struct SavedLinks {
     pub(super) pairing: bool,
 }
 
-/// What the actor and its handles share.
+/// The state shared by the actor and its handles.
 #[derive(Debug)]
 pub(super) struct LinksShared {
     pub(super) key: NodeKey,
@@ -43,7 +43,7 @@ pub(super) struct LinksShared {
     saved: Mutex<SavedLinks>,
 }
 
-/// Signs handshakes.
+/// Signs handshakes with the node's key.
 struct HandshakeKey(NodeKey);
 
 impl fmt::Debug for HandshakeKey {
@@ -81,7 +81,7 @@ impl LinksShared {
         })
     }
 
-    /// What a socket is opened with.
+    /// The configuration of the socket.
     pub(super) fn config(&self) -> LinkConfig {
         LinkConfig {
             identity: self.identity.clone(),
@@ -92,9 +92,9 @@ impl LinksShared {
     }
 
     fn hello_provider(&self) -> HelloProvider {
-        let (said, life) = (Arc::clone(&self.hello), self.instance);
+        let (hello, life) = (Arc::clone(&self.hello), self.instance);
         Arc::new(move || {
-            let (name, role) = (*said.load()).clone();
+            let (name, role) = (*hello.load()).clone();
             Hello {
                 versions: WIRE_VERSIONS,
                 features: WireFeatures::CALLS
@@ -115,8 +115,8 @@ impl LinksShared {
     }
 
     pub(super) fn saved(&self) -> SavedLinks {
-        let kept = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.clone()
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.clone()
     }
 
     pub(super) fn save(&self, change: impl FnOnce(&mut SavedLinks)) {

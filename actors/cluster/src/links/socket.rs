@@ -1,4 +1,4 @@
-//! The socket, and the task that accepts connections.
+//! The UDP socket, and the task that accepts connections.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use super::live_link::AcceptedLink;
 use super::parts::LinksShared;
 use super::{LinksEvent, LinksMsg};
 
-/// Longest that peers are waited for when the socket is closed: then they miss this node by themselves.
+/// How long closing the socket waits for peers; after it they detect the absence by themselves.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why there is no socket.
+/// Errors of opening the socket.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The address cannot be used.
@@ -30,7 +30,7 @@ pub enum OpenError {
     Actor(#[from] AskError),
 }
 
-/// A socket that is open. Closed when it is dropped.
+/// An open socket. Closed on drop.
 #[derive(Debug)]
 pub(super) struct OpenSocket {
     pub(super) number: u64,
@@ -63,9 +63,9 @@ impl OpenSocket {
         })
     }
 
-    /// Tells all peers that it closes.
-    pub(super) async fn close(self, why: LinkClose) {
-        self.endpoint.close(why);
+    /// Closes the socket and notifies all peers.
+    pub(super) async fn close(self, reason: LinkClose) {
+        self.endpoint.close(reason);
         let _late = tokio::time::timeout(CLOSE_TIMEOUT, self.endpoint.wait_closed()).await;
     }
 }
@@ -81,10 +81,10 @@ async fn accept(mut acceptor: Acceptor, parts: &LinksShared, mailbox: &Mailbox<L
         match accepted {
             AcceptedPeer::Pairing(pairing) => parts.events.send(LinksEvent::Pairing(pairing)),
             AcceptedPeer::Link(link) => {
-                let (taken, looked_at) = Reply::new();
-                let accepted = LinksMsg::Accepted(AcceptedLink { link, done: taken });
+                let (reply, handled) = Reply::new();
+                let accepted = LinksMsg::Accepted(AcceptedLink { link, done: reply });
                 if mailbox.send_to_self(accepted).is_ok() {
-                    let _looked_at = looked_at.await;
+                    let _looked_at = handled.await;
                 }
             }
         }

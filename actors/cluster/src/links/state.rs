@@ -34,10 +34,10 @@ pub(super) struct MemberLinks {
     pub(super) dialing: Option<SupervisedTask<()>>,
     pub(super) link: Option<LiveLink>,
     pub(super) since: Option<Instant>,
-    /// Links whose place another one took; the transport bounds them.
+    /// Replaced links that are draining; the transport bounds them.
     pub(super) draining: Vec<LiveLink>,
     pub(super) failure: Option<String>,
-    /// When its last link ended, because the node was shut down gracefully.
+    /// When its last link ended by a graceful shutdown of the node.
     pub(super) shut_down: Option<Instant>,
     pub(super) refusal: Option<LinkRefusal>,
     pub(super) lost_ms: Option<u64>,
@@ -53,7 +53,7 @@ pub struct LinksState {
     pub(super) hints: AddressHints,
     pub(super) membership: Membership,
     pub(super) alarms: Timers,
-    /// Nodes whose dial waits for a turn, each once.
+    /// Nodes whose dial is queued, each once.
     pub(super) dial_queue: VecDeque<NodeId>,
     last_number: u64,
 }
@@ -74,14 +74,14 @@ impl LinksState {
         }
     }
 
-    /// Goes on where the actor before stopped.
+    /// Restores the state of the failed actor.
     pub(super) fn restore(&mut self) {
-        // Whoever still held its socket would keep the port.
+        // A remaining holder of the socket would keep the port.
         self.parts.endpoint.store(Arc::new(None));
         self.publish();
-        let kept = self.parts.saved();
-        self.pin(kept.pins);
-        if kept.listen.is_some() {
+        let saved = self.parts.saved();
+        self.pin(saved.pins);
+        if saved.listen.is_some() {
             self.reopen();
         }
     }
@@ -92,8 +92,8 @@ impl LinksState {
 
     pub(super) fn pin(&mut self, mut pins: LinkPins) {
         pins.peers.remove(&self.parts.node);
-        self.parts.save(|kept| kept.pins = pins.clone());
-        // Cut first: whatever else this does, those links carry nothing any more.
+        self.parts.save(|saved| saved.pins = pins.clone());
+        // Closed first: whatever else this does, those links carry nothing any more.
         if let Some(socket) = &self.socket {
             socket
                 .endpoint
@@ -101,36 +101,36 @@ impl LinksState {
         }
         self.hints.set_pinned(pins.peers.keys().copied());
         self.hints.set_names(pins.names.into_iter());
-        let before = std::mem::take(&mut self.members);
-        let (mut stayed, mut left) = (BTreeMap::new(), Vec::new());
-        for (node, member) in before {
+        let previous = std::mem::take(&mut self.members);
+        let (mut remaining, mut removed) = (BTreeMap::new(), Vec::new());
+        for (node, member) in previous {
             if pins.peers.contains_key(&node) {
-                drop(stayed.insert(node, member))
+                drop(remaining.insert(node, member))
             } else {
-                left.push((node, member))
+                removed.push((node, member))
             }
         }
-        self.members = stayed;
-        let (mut came, mut twice) = (Vec::new(), Vec::new());
+        self.members = remaining;
+        let (mut added, mut duplicated) = (Vec::new(), Vec::new());
         for (node, pinned) in pins.peers {
             match self.members.get_mut(&node) {
                 Some(member) => {
                     if pinned.has_duplicate_key && !member.pinned.has_duplicate_key {
-                        twice.push(node);
+                        duplicated.push(node);
                     }
                     member.pinned = pinned;
                 }
-                None => came.push((node, pinned)),
+                None => added.push((node, pinned)),
             }
         }
         self.publish();
-        for node in twice {
+        for node in duplicated {
             self.block_duplicate_key(node);
         }
-        for (node, member) in left {
+        for (node, member) in removed {
             self.remove_member(node, member);
         }
-        for (node, pinned) in came {
+        for (node, pinned) in added {
             self.members.insert(node, MemberLinks::new(pinned));
             self.membership.admit(node);
             self.schedule_dial(node, DialBackoff::initial_delay(self.parts.node, node));
@@ -143,14 +143,16 @@ impl LinksState {
         }
         if let Some(live) = &member.link {
             live.peer.link.close(LinkClose::Revoked);
-            let why = closed_here(LinkClose::Revoked);
-            self.parts.events.send(LinksEvent::Down { node, why });
+            let reason = closed_here(LinkClose::Revoked);
+            self.parts
+                .events
+                .send(LinksEvent::Down { node, why: reason });
         }
         let effects = self.membership.forget(node, monotonic_now());
         self.apply_effects(effects);
     }
 
-    /// A new link, whoever dialed.
+    /// Adds a new link, whichever node dialed.
     pub(super) fn add_link(&mut self, new: NewLink) {
         let node = new.link.peer();
         if !self.members.contains_key(&node) || new.link.end_reason().is_some() {
@@ -170,16 +172,16 @@ impl LinksState {
         };
         let facts = live.facts();
         match member.link.take() {
-            Some(held) if should_replace(self.parts.node, node, held.facts(), facts) => {
-                if held.facts().instance == facts.instance {
-                    self.drain(node, held)
+            Some(current) if should_replace(self.parts.node, node, current.facts(), facts) => {
+                if current.facts().instance == facts.instance {
+                    self.drain(node, current)
                 } else {
-                    // The link of an earlier generation: nothing waits for an answer on it.
-                    held.peer.link.close(LinkClose::Replaced)
+                    // The link of an earlier generation: no request on it waits for an answer.
+                    current.peer.link.close(LinkClose::Replaced)
                 }
             }
-            Some(held) => {
-                member.link = Some(held);
+            Some(current) => {
+                member.link = Some(current);
                 self.drain(node, live);
                 return;
             }
@@ -188,7 +190,7 @@ impl LinksState {
         self.set_link(node, live);
     }
 
-    /// Makes a link the one of its node.
+    /// Makes a link the current one of its node.
     fn set_link(&mut self, node: NodeId, live: LiveLink) {
         let Some(member) = self.members.get_mut(&node) else {
             return;
@@ -220,7 +222,7 @@ impl LinksState {
         }
     }
 
-    /// The member whose link has this number, and whether it is the one that counts.
+    /// The member whose current link has this number.
     pub(super) fn owner(&self, number: u64) -> Option<NodeId> {
         let has = |member: &MemberLinks| {
             let mut links = member.link.iter().chain(&member.draining);
@@ -230,7 +232,7 @@ impl LinksState {
         owners.next().map(|(node, _)| *node)
     }
 
-    pub(super) fn handle_link_end(&mut self, number: u64, why: &LinkGone) {
+    pub(super) fn handle_link_end(&mut self, number: u64, reason: &LinkGone) {
         let Some(node) = self.owner(number) else {
             return;
         };
@@ -246,7 +248,7 @@ impl LinksState {
             return;
         }
         member.link = None;
-        // The other end may have kept the one that was drained here.
+        // The other node may have chosen the link that drains here.
         member
             .draining
             .retain(|link| link.peer.link.end_reason().is_none());
@@ -254,21 +256,23 @@ impl LinksState {
             self.set_link(node, other);
             return;
         }
-        let shut_down = why.0 == StreamFailure::LinkClosed(LinkClose::Shutdown);
+        let shut_down = reason.0 == StreamFailure::LinkClosed(LinkClose::Shutdown);
         member.shut_down = shut_down.then(Instant::now);
         self.publish();
-        self.set_down(node, why);
-        self.redial_after_loss(node, why);
+        self.set_down(node, reason);
+        self.redial_after_loss(node, reason);
     }
 
-    pub(super) fn set_down(&mut self, node: NodeId, why: &LinkGone) {
+    pub(super) fn set_down(&mut self, node: NodeId, reason: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
-            member.failure = Some(failure_text::describe_end(why));
-            member.refusal = failure_text::end_to_refusal(why);
+            member.failure = Some(failure_text::describe_end(reason));
+            member.refusal = failure_text::end_to_refusal(reason);
             member.lost_ms = Some(unix_ms());
         }
-        let why = why.clone();
-        self.parts.events.send(LinksEvent::Down { node, why });
+        let reason = reason.clone();
+        self.parts
+            .events
+            .send(LinksEvent::Down { node, why: reason });
         let effects = self.membership.handle_link_down(node, monotonic_now());
         self.apply_effects(effects);
     }
@@ -317,7 +321,7 @@ impl LinksState {
         }
     }
 
-    /// Publishes the links there are.
+    /// Publishes the table of links.
     pub(super) fn publish(&self) {
         let live = self.members.iter().filter_map(|(node, member)| {
             let live = member.link.as_ref()?;
@@ -328,23 +332,23 @@ impl LinksState {
             .iter()
             .filter(|(_, member)| member.link.is_none());
         let shut_down = without.filter_map(|(node, member)| Some((*node, member.shut_down?)));
-        let said = self.parts.hello.load();
-        let here = (self.parts.node, said.1);
+        let hello = self.parts.hello.load();
+        let local = (self.parts.node, hello.1);
         let members = self.members.iter();
         let roles = members.map(|(node, member)| (*node, member.pinned.role));
         let admins = roles
-            .chain([here])
+            .chain([local])
             .filter(|(_, role)| *role == ReportedRole::Admin);
         let table = LinkTable {
             links: live.collect(),
             shut_down: shut_down.collect(),
             admins: admins.map(|(node, _)| node).collect(),
-            local_name: Some(said.0.clone()),
+            local_name: Some(hello.0.clone()),
             replaced: CancellationToken::new(),
         };
-        let before = self.parts.table.load();
+        let previous = self.parts.table.load();
         self.parts.table.store(Arc::new(table));
-        before.replaced.cancel();
+        previous.replaced.cancel();
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
@@ -372,7 +376,7 @@ impl MemberLinks {
     }
 }
 
-/// Why a link is gone that was closed here.
+/// The reason of a link that this node closed.
 pub(super) fn closed_here(closed: LinkClose) -> LinkGone {
     LinkGone(StreamFailure::LinkClosed(closed))
 }

@@ -1,4 +1,4 @@
-//! The state of the links, as a text that names the side to check.
+//! The status of each link, in a text that names the side to check.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,45 +11,46 @@ use mgp_transports::quic::PacketLoss;
 use super::failure_text::LinkRefusal;
 use super::state::LinksState;
 
-/// A member, and how the link to it is.
+/// The status of a member and its link.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
     /// The node.
     pub node: NodeId,
-    /// What the cluster calls it.
+    /// Its name in the cluster.
     pub name: String,
-    /// What it may do.
+    /// Its role.
     pub role: ReportedRole,
-    /// Membership takes it for there.
+    /// True if membership considers it alive.
     pub present: bool,
-    /// The link to it.
+    /// The live link, if there is one.
     pub linked: Option<LinkedStatus>,
-    /// The node keeps this one out: it says that two living nodes have this one's key.
+    /// The node blocks this one, because it found two live nodes with this one's key.
     pub is_blocked: bool,
-    /// The node takes no link of this one, as its last answer showed.
+    /// The node refuses links of this one, as its last answer showed.
     pub refusal: Option<LinkRefusal>,
-    /// When the last link to it ended, in milliseconds since 1970; none where there was none since the kernel's start.
+    /// When the last link ended, in milliseconds since 1970; none if there was none since the kernel's
+    /// start.
     pub lost_ms: Option<u64>,
-    /// What is wrong, and where to look: the last failure where there is no link, or the clocks.
+    /// The problem and where to look: the last failure if there is no link, or the clocks.
     pub problem: Option<String>,
 }
 
 /// A live link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedStatus {
-    /// Where the node is; `None` where another one is between.
+    /// The node's address; `None` for a relayed link.
     pub address: Option<SocketAddr>,
-    /// The node that passes on what both send each other, if the link is not direct.
+    /// The node that relays the link, if it is not direct.
     pub relay: Option<NodeId>,
-    /// This node dialed.
+    /// True if this node dialed.
     pub is_dialer: bool,
-    /// When it came about, in milliseconds since 1970.
+    /// When the link was established, in milliseconds since 1970.
     pub since_ms: u64,
-    /// How long a packet takes there and back.
+    /// The round-trip time of a packet.
     pub round_trip: Duration,
-    /// The node's clock.
+    /// The node's clock, if it was measured.
     pub clock: Option<PeerClock>,
-    /// What got lost on the way.
+    /// The packet loss.
     pub loss: PacketLoss,
 }
 
@@ -67,7 +68,7 @@ impl LinksState {
             });
             let trouble = match &linked {
                 Some(linked) => {
-                    // Why the link is not direct is of use as well.
+                    // Why the link is not direct is useful as well.
                     let clock = linked.clock.and_then(describe_clock);
                     clock.or_else(|| {
                         let failure = linked.relay.and(member.failure.as_ref())?;
@@ -92,14 +93,14 @@ impl LinksState {
     }
 }
 
-/// What is wrong with the clocks.
+/// Describes a difference of the clocks.
 fn describe_clock(clock: PeerClock) -> Option<String> {
     if !clock.is_skewed() {
         return None;
     }
-    let apart = clock.offset_ms.unsigned_abs();
-    let (seconds, way) = (
-        apart / 1000,
+    let difference = clock.offset_ms.unsigned_abs();
+    let (seconds, direction) = (
+        difference / 1000,
         if clock.offset_ms > 0 {
             "ahead of"
         } else {
@@ -107,7 +108,7 @@ fn describe_clock(clock: PeerClock) -> Option<String> {
         },
     );
     Some(format!(
-        "its clock is {seconds} s {way} the one here: set the wrong one of the two, or what expires ends early where it allows and late where it denies"
+        "its clock is {seconds} s {direction} the one here: set the wrong one of the two, or what expires ends early where it allows and late where it denies"
     ))
 }
 
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_differs_is_told_with_the_side_it_is_on() {
+    fn clock_difference_names_the_side_to_check() {
         let of = |offset_ms, error_ms| {
             describe_clock(PeerClock {
                 offset_ms,

@@ -1,4 +1,4 @@
-//! The links there are, as calls read them.
+//! The published table of links, as read by calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,99 +19,99 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_limits::AgentLimits;
 
-/// The links of this node, one for each peer that is linked now.
+/// The links of this node, one for each linked peer.
 #[derive(Debug, Default)]
 pub struct LinkTable {
     /// By peer.
     pub links: BTreeMap<NodeId, Arc<PeerLink>>,
     /// Peers without a link that were shut down gracefully, and when. Bounded by the members.
     pub shut_down: BTreeMap<NodeId, Instant>,
-    /// Who signs grants by the logs as this node has them, itself included.
+    /// The nodes that may sign grants according to the local logs, this node included.
     pub admins: BTreeSet<NodeId>,
-    /// What this node is called, as it says on its links.
+    /// The name that this node reports on its links.
     pub local_name: Option<NodeName>,
     /// Cancelled when a newer table is published.
     pub replaced: CancellationToken,
 }
 
-/// One link, with what is remembered as long as it lasts.
+/// One link, with the state that lives as long as the link.
 #[derive(Debug)]
 pub struct PeerLink {
     /// The link.
     pub link: NodeLink,
-    /// The turns of this node's agents at the peer.
+    /// The limits of this node's agents at the peer.
     pub outgoing: Arc<AgentLimits>,
-    /// And of the peer's agents here.
+    /// The limits of the peer's agents here.
     pub incoming: Arc<AgentLimits>,
     local_assertions: Mutex<AssertionIssuer>,
     accepted_assertions: Mutex<AssertionVerifier>,
     clock: Mutex<ClockOffsetEstimator>,
 }
 
-/// A call from another node. Who calls has not been judged.
+/// A call from another node. The caller is not authorized yet.
 #[derive(Debug)]
 pub struct InboundNodeCall {
-    /// The link that it came by.
+    /// The link it arrived on.
     pub peer: Arc<PeerLink>,
     /// The call.
     pub call: InboundCall,
 }
 
 impl PeerLink {
-    /// A new link of the node with this key.
+    /// Creates the state of a new link of the node with this key.
     #[must_use]
     pub fn new(link: NodeLink, key: &NodeKey) -> Arc<Self> {
-        let home = PublicKey(link.peer_key());
+        let peer_key = PublicKey(link.peer_key());
         let ends = LinkEnds {
-            home,
+            home: peer_key,
             owner: key.node_id(),
             binding: link.binding(),
         };
-        let own = AssertionIssuer::new(key.clone(), link.peer(), link.binding());
+        let issuer = AssertionIssuer::new(key.clone(), link.peer(), link.binding());
         Arc::new(Self {
             link,
             outgoing: Arc::default(),
             incoming: Arc::default(),
-            local_assertions: Mutex::new(own),
+            local_assertions: Mutex::new(issuer),
             accepted_assertions: Mutex::new(AssertionVerifier::new(ends)),
             clock: Mutex::default(),
         })
     }
 
-    /// Whether the peer may be asked to pass packets on.
+    /// True if the peer may relay packets.
     pub(super) fn can_relay(&self) -> bool {
         let features = self.link.negotiated().features;
         self.link.relay().is_none() && features.contains(WireFeatures::RELAY)
     }
 
-    /// What a call of one of this node's agents says of it.
+    /// The assertion about the calling agent that a call of this node carries.
     pub fn assertion_for(&self, agent: &AgentId) -> CallAssertion {
-        let mut own = self
+        let mut issuer = self
             .local_assertions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        own.assertion_for(agent, unix_ms(), randomness::random_bytes())
+        issuer.assertion_for(agent, unix_ms(), randomness::random_bytes())
     }
 
-    /// The peer has taken it.
+    /// Confirms that the peer has accepted the assertion.
     pub fn confirm_assertion(&self, id: AssertionId) {
-        let mut own = self
+        let mut issuer = self
             .local_assertions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        own.mark_accepted(id);
+        issuer.mark_accepted(id);
     }
 
-    /// The peer does not know it, or no longer.
+    /// Forgets an assertion that the peer does not know, or no longer knows.
     pub fn forget_assertion(&self, id: AssertionId) {
-        let mut own = self
+        let mut issuer = self
             .local_assertions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        own.mark_unknown(id);
+        issuer.mark_unknown(id);
     }
 
-    /// Who makes a call of the peer, by the peer's clock.
+    /// Resolves the caller of a peer's call, by the peer's clock.
     ///
     /// # Errors
     /// [`AssertionError`].
@@ -128,24 +128,24 @@ impl PeerLink {
         believed.authenticate(id, shown, now_ms)
     }
 
-    /// The peer's clock was measured (see [`ClockOffsetEstimator::measured`]).
+    /// Records a measurement of the peer's clock (see [`ClockOffsetEstimator::measured`]).
     pub(crate) fn record_clock(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.add_sample(asked_ms, way_ms, theirs_ms);
     }
 
-    /// What is known of the peer's clock.
+    /// The measured state of the peer's clock.
     #[must_use]
     pub(crate) fn clock(&self) -> Option<PeerClock> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.estimate()
     }
 
-    /// The peer's wall clock, in milliseconds since 1970; ours until it was measured.
+    /// The peer's wall clock, in milliseconds since 1970; the local clock until it was measured.
     #[must_use]
     pub(crate) fn peer_clock_ms(&self) -> u64 {
         match self.clock() {
-            Some(known) => known.to_peer_ms(unix_ms()),
+            Some(clock) => clock.to_peer_ms(unix_ms()),
             None => unix_ms(),
         }
     }

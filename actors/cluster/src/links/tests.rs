@@ -1,7 +1,7 @@
-//! Nodes in one process, over loopback.
+//! Tests with several nodes in one process, over loopback.
 
-mod crossing;
-mod keeping_out;
+mod crossed_links;
+mod duplicate_keys;
 mod members;
 mod pins;
 mod relay;

@@ -1,4 +1,4 @@
-//! What the actor does later: one task sleeps until the next of it.
+//! The timers of the actor: one task sleeps until the next one.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use mgp_runtime::{Mailbox, task};
 
 use super::LinksMsg;
 
-/// What is due.
+/// The events of timers.
 #[derive(Debug)]
 pub(super) enum TimerEvent {
     /// A timer of membership.
     Membership(MembershipTimer),
-    /// Nodes that were asked have had their time.
+    /// The deadline of membership probes has passed.
     ProbesExpired,
     /// Dial a node.
     Dial(NodeId),
-    /// The link of this number was drained.
+    /// The link of this number has drained.
     Drained(NodeId, u64),
     /// Open the socket again.
     Reopen,
 }
 
-/// In the order of their times. Bounded by who sets them: the few timers of membership, one dial for each
-/// node, one for each link that is drained.
+/// The timers in the order of their times. Bounded: the few timers of membership, one dial for each node,
+/// one for each draining link.
 #[derive(Debug)]
 pub(super) struct Timers {
     mailbox: Mailbox<LinksMsg>,
@@ -46,19 +46,19 @@ impl Timers {
         }
     }
 
-    pub(super) fn set(&mut self, at: MonotonicTime, due: TimerEvent) {
+    pub(super) fn set(&mut self, at: MonotonicTime, event: TimerEvent) {
         self.last_number += 1;
-        self.pending.insert((at, self.last_number), due);
+        self.pending.insert((at, self.last_number), event);
         self.reschedule();
     }
 
-    /// What is due by now.
+    /// Removes and returns the due events.
     pub(super) fn take_due(&mut self, now: MonotonicTime) -> Vec<TimerEvent> {
         self.next = None;
         let later = self.pending.split_off(&(now, u64::MAX));
-        let due = std::mem::replace(&mut self.pending, later);
+        let event = std::mem::replace(&mut self.pending, later);
         self.reschedule();
-        due.into_values().collect()
+        event.into_values().collect()
     }
 
     fn reschedule(&mut self) {

@@ -1,4 +1,4 @@
-//! The side of the node that has a ticket: dials until somebody there decides.
+//! The joining node's side of pairing: dials until somebody at the inviter decides.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use mgp_runtime::time::unix_ms;
 use mgp_runtime::{EventSink, Mailbox, Reply, randomness};
 use mgp_transports::quic::{LinkError, PairingLink};
 
-use super::guests::{receive_message, send_message};
+use super::inviting::{receive_message, send_message};
 use super::{JoinProgress, NodeAdmission, PairingEvent, PairingMsg};
 use crate::links::LinksHandle;
 
-/// Between one try and the next.
+/// The delay between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How much later than by this clock a ticket may end: the inviter's clock counts, and may be behind.
+/// How much later than by this clock a ticket may expire: the inviter's clock counts, and may be behind.
 pub(super) const CLOCK_SKEW_MS: u64 = 10 * 60 * 1000;
 
-/// One joining.
+/// The task of one join.
 pub(super) struct JoinTask {
     pub(super) number: u64,
     pub(super) node: NodeId,
@@ -38,11 +38,11 @@ pub(super) struct JoinTask {
     pub(super) mailbox: Mailbox<PairingMsg>,
 }
 
-/// Why one try came to nothing.
+/// Why an attempt failed.
 enum AttemptError {
-    /// The next one may come to something.
+    /// A later attempt may succeed.
     Retry(String),
-    /// None will.
+    /// No attempt will succeed.
     Fatal(JoinProgress),
 }
 
@@ -55,8 +55,8 @@ impl JoinTask {
                     return self.report_progress(JoinProgress::Admitted(Box::new(admission)));
                 }
                 Err(AttemptError::Fatal(progress)) => return self.report_progress(progress),
-                Err(AttemptError::Retry(why)) => {
-                    self.report_progress(JoinProgress::Dialing(Some(why)))
+                Err(AttemptError::Retry(reason)) => {
+                    self.report_progress(JoinProgress::Dialing(Some(reason)))
                 }
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -80,25 +80,25 @@ impl JoinTask {
         self.show_ticket(&mut link, &ends).await?;
         self.report_progress(JoinProgress::Waiting);
         let admission = self.receive_admission(&mut link).await?;
-        let (reply, kept) = Reply::new();
+        let (reply, persisted) = Reply::new();
         self.events
             .send(PairingEvent::Joined(admission.clone(), reply));
-        match kept.await {
+        match persisted.await {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return Err(AttemptError::Fatal(JoinProgress::Failed(why))),
+            Ok(Err(reason)) => return Err(AttemptError::Fatal(JoinProgress::Failed(reason))),
             Err(_ended) => {
-                let why = "the kernel ended meanwhile".to_owned();
-                return Err(AttemptError::Fatal(JoinProgress::Failed(why)));
+                let reason = "the kernel shut down meanwhile".to_owned();
+                return Err(AttemptError::Fatal(JoinProgress::Failed(reason)));
             }
         }
         self.links.add_hint(ends.inviter, link.address());
-        // If this is lost, the ticket stays out until it expires, and is of use to nobody else.
+        // If this is lost, the ticket stays open until it expires, and is useless to others.
         let _told = send_message(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
     }
 
-    /// Shows the ticket, and makes the words with the other side where it knows nonces.
+    /// Shows the ticket, and derives the words together with the inviter if it supports nonces.
     async fn show_ticket(
         &mut self,
         link: &mut PairingLink,
@@ -117,8 +117,11 @@ impl JoinTask {
         }
         let expected = ends.inviter_proof(secret);
         match receive_message(link).await {
-            Some(PairingMessage::Committed(theirs)) if is_valid_proof(&theirs.proof, &expected) => {
-                self.exchange_nonces(link, ends, &theirs.commitment).await
+            Some(PairingMessage::Committed(other_commitment))
+                if is_valid_proof(&other_commitment.proof, &expected) =>
+            {
+                self.exchange_nonces(link, ends, &other_commitment.commitment)
+                    .await
             }
             Some(PairingMessage::Heard(proof)) if is_valid_proof(&proof, &expected) => {
                 if secret.has_nonces() {
@@ -130,7 +133,7 @@ impl JoinTask {
                     Ok(())
                 }
             }
-            Some(PairingMessage::Refused(why)) => Err(fatal_error(&why)),
+            Some(PairingMessage::Refused(reason)) => Err(fatal_error(&reason)),
             Some(
                 PairingMessage::Heard(_)
                 | PairingMessage::Committed(_)
@@ -145,18 +148,18 @@ impl JoinTask {
         }
     }
 
-    /// Reveals the nonce of this side to this commitment, reads the other one, and shows the words.
+    /// Reveals the nonce of this side to this commitment, reads the other nonce, and shows the words.
     async fn exchange_nonces(
         &mut self,
         link: &mut PairingLink,
         ends: &PairingEnds,
-        theirs: &WordCommitment,
+        other_commitment: &WordCommitment,
     ) -> Result<(), AttemptError> {
-        let own = match self
+        let local_nonce = match self
             .nonce
-            .reveal(theirs, WordNonce(randomness::random_bytes()))
+            .reveal(other_commitment, WordNonce(randomness::random_bytes()))
         {
-            Ok(own) => own,
+            Ok(local_nonce) => local_nonce,
             Err(RevealError::Redrawn) => {
                 return Err(AttemptError::Retry("the words are made anew".to_owned()));
             }
@@ -166,17 +169,18 @@ impl JoinTask {
                 ));
             }
         };
-        if !send_message(link, &PairingMessage::Reveal(own)).await {
+        if !send_message(link, &PairingMessage::Reveal(local_nonce)).await {
             return Err(link_lost(link));
         }
         let (name, secret) = (&self.name, &self.ticket.secret);
         match receive_message(link).await {
             Some(PairingMessage::Reveal(inviter))
-                if ends.commitment(PairingSide::Inviter, name, &inviter, secret) == *theirs =>
+                if ends.commitment(PairingSide::Inviter, name, &inviter, secret)
+                    == *other_commitment =>
             {
                 let nonces = WordNonces {
                     inviter,
-                    joiner: own,
+                    joiner: local_nonce,
                 };
                 let words = ends.words_with_nonces(name, secret, &nonces);
                 let _ended = self
@@ -184,7 +188,7 @@ impl JoinTask {
                     .send_to_self(PairingMsg::Words(self.number, words));
                 Ok(())
             }
-            Some(PairingMessage::Refused(why)) => Err(fatal_error(&why)),
+            Some(PairingMessage::Refused(reason)) => Err(fatal_error(&reason)),
             Some(
                 PairingMessage::Reveal(_)
                 | PairingMessage::Heard(_)
@@ -206,17 +210,17 @@ impl JoinTask {
         let endpoint = endpoint.ok_or_else(closed)?;
         let mut last =
             LinkError::Unresolved(inviter.short_id(), "the ticket names no address".to_owned());
-        for place in &self.ticket.addresses {
-            match endpoint.dial_pairing(inviter, place).await {
+        for address in &self.ticket.addresses {
+            match endpoint.dial_pairing(inviter, address).await {
                 Ok(link) => return Ok(link),
                 Err(LinkError::PairingRefused) => return Err(pairing_refused()),
-                Err(why) => last = why,
+                Err(reason) => last = reason,
             }
         }
         Err(AttemptError::Retry(last.to_string()))
     }
 
-    /// What the other side gives, once a person there has decided.
+    /// Receives the admission, once a person at the inviter has decided.
     async fn receive_admission(
         &self,
         link: &mut PairingLink,
@@ -233,8 +237,8 @@ impl JoinTask {
                         break;
                     }
                 }
-                Some(PairingMessage::Refused(why)) => {
-                    return Err(AttemptError::Fatal(JoinProgress::Refused(why)));
+                Some(PairingMessage::Refused(reason)) => {
+                    return Err(AttemptError::Fatal(JoinProgress::Refused(reason)));
                 }
                 Some(
                     PairingMessage::Ask(_)
@@ -258,18 +262,18 @@ impl JoinTask {
             ClusterId(self.ticket.cluster),
             PublicKey(self.ticket.inviter),
         );
-        let admission = NodeAdmission::from_welcome_book(book, cluster, inviter);
+        let admission = NodeAdmission::from_welcome_bundle(book, cluster, inviter);
         admission.ok_or_else(|| {
             fatal_error("the other side lets it into another cluster than the ticket said")
         })
     }
 }
 
-fn fatal_error(why: &str) -> AttemptError {
-    AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
+fn fatal_error(reason: &str) -> AttemptError {
+    AttemptError::Fatal(JoinProgress::Refused(reason.to_owned()))
 }
 
-/// Why nothing more is received.
+/// Describes why the link ended.
 fn link_lost(link: &PairingLink) -> AttemptError {
     if link.is_refused() {
         pairing_refused()
@@ -279,6 +283,6 @@ fn link_lost(link: &PairingLink) -> AttemptError {
 }
 
 fn pairing_refused() -> AttemptError {
-    let why = "the other side takes no ticket now: this one was used or withdrawn, its time is over, or the kernel there was started again; ask for another one";
-    AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
+    let reason = "the other side takes no ticket now: this one was used or withdrawn, its time is over, or the kernel there was started again; ask for another one";
+    AttemptError::Fatal(JoinProgress::Refused(reason.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! A node that waits for approval, as the operator reads it.
+//! A node that waits for approval, as shown to the operator.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use mgp_runtime::AskError;
 use super::{PairingHandle, PendingNode};
 use crate::replication::ClusterView;
 
-/// Longest that a node waits for a person: then it asks again.
+/// The longest wait for a person: then the node asks again.
 const APPROVAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 impl PairingHandle {
-    /// The nodes that wait for a person's approval, as the operator reads them; `view` names the members.
+    /// The nodes that wait for approval, as shown to the operator; `view` names the members.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -52,7 +52,8 @@ impl PendingNode {
     }
 }
 
-/// Words without nonces are no proof against who holds the ticket; a whole id is.
+/// The note for words without nonces: the holder of the ticket can forge them, so the whole id is to be
+/// compared.
 #[must_use]
 pub fn id_check_note(other: NodeId) -> String {
     format!(
@@ -61,8 +62,8 @@ pub fn id_check_note(other: NodeId) -> String {
     )
 }
 
-/// An address as people write it: one of IPv4, although it came by a socket for both.
+/// Formats an address as people write it: an IPv4 address also if it arrived on a dual-stack socket.
 #[must_use]
-pub fn canonical_address(at: SocketAddr) -> String {
-    SocketAddr::new(at.ip().to_canonical(), at.port()).to_string()
+pub fn canonical_address(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

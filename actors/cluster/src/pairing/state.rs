@@ -23,7 +23,7 @@ use mgp_transports::quic::PairingLink;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::guests::{self, DecisionReceiver, PairingDecision, TicketRequest};
+use super::inviting::{self, DecisionReceiver, PairingDecision, TicketRequest};
 use super::joining::{CLOCK_SKEW_MS, JoinTask};
 use super::{
     AdmissionRequest, Invitation, InviteOptions, JoinProgress, Joining, NodeAdmission,
@@ -32,10 +32,10 @@ use super::{
 };
 use crate::links::LinksHandle;
 
-/// Longest that the kernel may take to write down who is admitted.
+/// How long the kernel may take to persist an admission.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(60);
-/// Refusals of strangers that the audit log tells of, for each ticket that was put out: whoever goes on is not
-/// to fill it.
+/// Rejections of unknown nodes that are recorded in the audit log, for each created ticket: repeated
+/// attempts must not fill it.
 const LOGGED_REFUSALS: u32 = 16;
 
 type ApproveReply = Reply<Result<(), PairingActionError>>;
@@ -47,21 +47,21 @@ pub struct PairingState {
     links: LinksHandle,
     events: EventSink<PairingEvent>,
     pending_changed: EventSink<()>,
-    /// The nodes that waited when that was last sent.
+    /// The waiting nodes at the last notification.
     last_pending: Vec<PendingNode>,
     audit: AuditHandle,
     mailbox: Mailbox<PairingMsg>,
     tickets: OpenTickets,
-    /// Where each ticket leads; of those that are out.
+    /// The addresses in each open ticket.
     addresses: BTreeMap<TicketId, Vec<String>>,
-    /// Where each was shown from last.
+    /// The address from which each ticket was last shown.
     last_shown_from: BTreeMap<TicketId, SocketAddr>,
-    /// One for each ticket.
+    /// The decision about each ticket.
     decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
-    /// Who waits for an approval to be written down.
+    /// The callers that wait for an approval to be persisted.
     approving: BTreeMap<TicketId, Vec<ApproveReply>>,
-    /// As many as the transport admits.
-    guests: BTreeMap<u64, SupervisedTask<()>>,
+    /// The tasks of connected nodes; bounded by the transport.
+    connected_nodes: BTreeMap<u64, SupervisedTask<()>>,
     joining: Option<(u64, Joining, SupervisedTask<()>)>,
     expiry_timer: Option<SupervisedTask<()>>,
     refusals: u32,
@@ -83,7 +83,7 @@ impl PairingState {
             last_shown_from: BTreeMap::new(),
             decisions: BTreeMap::new(),
             approving: BTreeMap::new(),
-            guests: BTreeMap::new(),
+            connected_nodes: BTreeMap::new(),
             joining: None,
             expiry_timer: None,
             refusals: 0,
@@ -91,7 +91,7 @@ impl PairingState {
         }
     }
 
-    /// Nobody learns a ticket before it is written down that it was made.
+    /// Creates a ticket. Its creation is recorded before the ticket is returned.
     pub(super) async fn invite(&mut self, terms: InviteOptions, reply: InviteReply) {
         let approved_before = terms.is_preapproved;
         let invited = match self.make_ticket(terms).await {
@@ -119,16 +119,14 @@ impl PairingState {
         if self.links.address().is_none() {
             return Err(PairingActionError::NotOpen);
         }
-        let lives = terms.ttl.map(|lives| lives.as_millis());
-        let lives = lives.map_or(LIFETIME_MS, |lives| {
-            u64::try_from(lives).unwrap_or(u64::MAX)
-        });
+        let ttl = terms.ttl.map(|ttl| ttl.as_millis());
+        let ttl = ttl.map_or(LIFETIME_MS, |ttl| u64::try_from(ttl).unwrap_or(u64::MAX));
         let secret = PairingSecret::with_nonces(&randomness::random_bytes());
         let ticket = PairingTicket {
             inviter: self.key.public_key().0,
             cluster: terms.cluster.0,
             secret: secret.clone(),
-            expires_ms: unix_ms().saturating_add(lives),
+            expires_ms: unix_ms().saturating_add(ttl),
             addresses: terms.addresses,
         };
         let expires_ms = ticket.expires_ms;
@@ -185,7 +183,8 @@ impl PairingState {
         waiting.collect()
     }
 
-    /// Whatever was handled: one comparison cannot miss a way in which a node comes or goes.
+    /// Notifies if the waiting nodes changed. Called after every message: one comparison covers all ways in
+    /// which a node comes or goes.
     pub(super) fn notify_if_pending_changed(&mut self) {
         let pending = self.pending_nodes();
         if pending != self.last_pending {
@@ -194,28 +193,29 @@ impl PairingState {
         }
     }
 
-    pub(super) fn add_guest(&mut self, link: Box<PairingLink>) {
+    pub(super) fn add_node(&mut self, link: Box<PairingLink>) {
         self.last_number += 1;
         let (number, mailbox) = (self.last_number, self.mailbox.clone());
         let hosting = async move {
-            let hosted = guests::serve_guest(*link, mailbox.clone());
-            // A panic over what a stranger says ends its link, and nothing else.
+            let hosted = inviting::serve_node(*link, mailbox.clone());
+            // A panic over an unknown node's message ends its link, and nothing else.
             let _broken = task::catch_panic("pairing.guest", hosted).await;
-            let _ended = mailbox.send_to_self(PairingMsg::GuestGone(number));
+            let _ended = mailbox.send_to_self(PairingMsg::NodeGone(number));
         };
         let hosting = task::spawn_supervised("pairing.guest", hosting);
-        self.guests.insert(number, hosting);
+        self.connected_nodes.insert(number, hosting);
     }
 
-    pub(super) async fn remove_guest(&mut self, number: u64) {
-        self.guests.remove(&number);
+    pub(super) async fn remove_node(&mut self, number: u64) {
+        self.connected_nodes.remove(&number);
         self.close_if_no_tickets().await;
     }
 
-    /// Without tickets nobody may ask. Who is there already is first told why.
+    /// Forbids pairing requests when there are no tickets. Connected nodes are first notified of the
+    /// reason.
     async fn close_if_no_tickets(&mut self) {
-        if self.tickets.is_empty() && self.guests.is_empty() {
-            // Without links there is no door either.
+        if self.tickets.is_empty() && self.connected_nodes.is_empty() {
+            // Without links there is no listener either.
             let _gone = self.links.set_pairing(false).await;
         }
     }
@@ -223,11 +223,11 @@ impl PairingState {
     /// Answers a node's commitment with this side's.
     pub(super) fn answer_commitment(
         &mut self,
-        asked: TicketRequest,
+        request: TicketRequest,
     ) -> Result<PairingCommitted, PairingRejection> {
-        let (id, by) = (asked.request.ticket, node_actor(&asked));
+        let (id, by) = (request.request.ticket, node_actor(&request));
         let (request, fresh) = (
-            asked.into_request(self.key.node_id()),
+            request.into_request(self.key.node_id()),
             randomness::random_bytes(),
         );
         let committed = self.tickets.commit(&request, WordNonce(fresh), unix_ms());
@@ -245,22 +245,26 @@ impl PairingState {
 
     pub(super) fn show_ticket(
         &mut self,
-        asked: TicketRequest,
+        request: TicketRequest,
     ) -> Result<(TicketAnswer, DecisionReceiver), PairingRejection> {
-        let (id, by, from) = (asked.request.ticket, node_actor(&asked), asked.address);
-        let nonce = asked.nonce;
-        let request = asked.into_request(self.key.node_id());
+        let (id, by, from) = (
+            request.request.ticket,
+            node_actor(&request),
+            request.address,
+        );
+        let nonce = request.nonce;
+        let request = request.into_request(self.key.node_id());
         let answered = match nonce {
             Some(nonce) => {
                 let revealed = self.tickets.reveal(&request, &nonce, unix_ms());
-                revealed.map(|(heard, own)| (heard, Some(own)))
+                revealed.map(|(response, local_nonce)| (response, Some(local_nonce)))
             }
             None => self
                 .tickets
                 .request_without_nonces(&request, unix_ms())
-                .map(|heard| (heard, None)),
+                .map(|response| (response, None)),
         };
-        let (heard, nonce) = match answered {
+        let (response, nonce) = match answered {
             Ok(answered) => answered,
             Err(refusal) => {
                 self.record_refusal(id, by, &refusal);
@@ -273,30 +277,30 @@ impl PairingState {
             .get(&id)
             .ok_or(PairingRejection::NoTicket)?
             .subscribe();
-        if heard.is_new {
-            let details = json!({"step": "asked", "ticket": id.to_string(), "approved_before": heard.approved});
+        if response.is_new {
+            let details = json!({"step": "asked", "ticket": id.to_string(), "approved_before": response.approved});
             self.record_event(by, Outcome::Success, details);
             let waiting = self
                 .pending_nodes()
                 .into_iter()
                 .find(|waiting| waiting.id == id);
-            if let Some(waiting) = waiting.filter(|_| !heard.approved) {
+            if let Some(waiting) = waiting.filter(|_| !response.approved) {
                 self.events.send(PairingEvent::ApprovalRequested(waiting));
             }
         }
-        if heard.approved {
+        if response.approved {
             self.approve(id, None);
         }
         Ok((
             TicketAnswer {
-                reply: heard,
+                reply: response,
                 nonce,
             },
             decided,
         ))
     }
 
-    /// Lets a node in: a person says so who looked at these words, or the ticket did before.
+    /// Approves a node: by a person who compared these words, or by a preapproved ticket.
     pub(super) fn approve(&mut self, id: TicketId, by: Option<(String, ApproveReply)>) {
         let (words, reply) = by.unzip();
         let role = self.tickets.iter().find(|(other, _)| *other == id);
@@ -305,7 +309,7 @@ impl PairingState {
         let (node, role) = match (approved, role) {
             (Ok(Some(node)), Some(role)) => (node, role),
             (Ok(_), _) => {
-                // It is being written down, or is already.
+                // The admission is being persisted, or already is.
                 match (self.approving.get_mut(&id), reply) {
                     (Some(others), Some(reply)) => others.push(reply),
                     (None, Some(reply)) => reply.send(Ok(())),
@@ -348,18 +352,18 @@ impl PairingState {
         self.tickets.finish_admission(id, outcome.is_ok());
         let (decision, answer) = match outcome {
             Ok(admission) => (
-                PairingDecision::Approved(Arc::new(admission.to_welcome_book().to_parts())),
+                PairingDecision::Approved(Arc::new(admission.to_welcome_bundle().to_parts())),
                 Ok(()),
             ),
-            Err(why) => (
-                PairingDecision::Denied(why.clone()),
-                Err(PairingActionError::NotAdmitted(why)),
+            Err(reason) => (
+                PairingDecision::Denied(reason.clone()),
+                Err(PairingActionError::NotAdmitted(reason)),
             ),
         };
         if let Some(decisions) = self.decisions.get_mut(&id) {
             decisions.send_replace(decision);
             if answer.is_err() {
-                // Whoever comes next is decided about anew.
+                // The next node with this ticket is decided anew.
                 *decisions = watch::Sender::default();
             }
         }
@@ -369,8 +373,8 @@ impl PairingState {
         self.set_alarm();
     }
 
-    /// The ticket is good for nothing any more; who waits with it is told why.
-    pub(super) async fn end_ticket(&mut self, id: TicketId, why: &str) -> bool {
+    /// Ends a ticket; nodes that wait with it are notified of the reason.
+    pub(super) async fn end_ticket(&mut self, id: TicketId, reason: &str) -> bool {
         let Some(ticket) = self.tickets.remove(id) else {
             return false;
         };
@@ -378,12 +382,12 @@ impl PairingState {
         if let Some(decisions) = self.decisions.remove(&id) {
             let open = matches!(*decisions.borrow(), PairingDecision::Pending);
             if open {
-                decisions.send_replace(PairingDecision::Denied(why.to_owned()));
+                decisions.send_replace(PairingDecision::Denied(reason.to_owned()));
             }
         }
         let is_used = matches!(ticket.stage, TicketStage::Admitted(_));
         let step = if is_used { "used" } else { "ended" };
-        let details = json!({"step": step, "ticket": id.to_string(), "reason": why});
+        let details = json!({"step": step, "ticket": id.to_string(), "reason": reason});
         self.record_event(kernel_actor(), Outcome::Success, details);
         self.close_if_no_tickets().await;
         true
@@ -400,8 +404,8 @@ impl PairingState {
 
     pub(super) async fn expire(&mut self) {
         self.expiry_timer = None;
-        let (gone, _) = self.tickets.expire(unix_ms());
-        for id in gone {
+        let (expired, _) = self.tickets.expire(unix_ms());
+        for id in expired {
             self.forget(id);
             if let Some(decisions) = self.decisions.remove(&id) {
                 decisions
@@ -414,8 +418,8 @@ impl PairingState {
         self.set_alarm();
     }
 
-    /// One task sleeps until the next ticket's time is over. One that is over and being written down is looked
-    /// at again when that is done.
+    /// Sets the timer to the next expiry of a ticket. A ticket that expires while its admission is
+    /// persisted is checked again when that is done.
     fn set_alarm(&mut self) {
         let now = unix_ms();
         let times = self.tickets.iter().map(|(_, ticket)| match ticket.stage {
@@ -441,8 +445,8 @@ impl PairingState {
         name: NodeName,
     ) -> Result<Joining, PairingActionError> {
         let ticket = PairingTicket::parse(text)?;
-        let (own, inviter) = (self.key.node_id(), NodeId::from_key(&ticket.inviter));
-        if own == inviter {
+        let (local, inviter) = (self.key.node_id(), NodeId::from_key(&ticket.inviter));
+        if local == inviter {
             return Err(PairingActionError::OwnTicket);
         }
         if ticket.expires_ms.saturating_add(CLOCK_SKEW_MS) <= unix_ms() {
@@ -453,14 +457,14 @@ impl PairingState {
         }
         let ends = PairingEnds {
             inviter,
-            joiner: own,
+            joiner: local,
             binding: LinkBinding([0; 32]),
         };
         let joining = Joining {
             inviter,
             name: name.clone(),
             expires_ms: ticket.expires_ms,
-            // Of a maker that knows nonces the words are known once both are.
+            // With a ticket that supports nonces the words are known once both nonces are.
             words: (!ticket.secret.has_nonces()).then(|| ends.words(&name, &ticket.secret)),
             has_weak_words: !ticket.secret.has_nonces(),
             progress: JoinProgress::Dialing(None),
@@ -469,7 +473,7 @@ impl PairingState {
         let number = self.last_number;
         let joins = JoinTask {
             number,
-            node: own,
+            node: local,
             ticket,
             name,
             nonce: JoinNonce::new(WordNonce(randomness::random_bytes())),
@@ -507,10 +511,10 @@ impl PairingState {
     }
 }
 
-fn node_actor(asked: &TicketRequest) -> Actor {
+fn node_actor(request: &TicketRequest) -> Actor {
     Actor {
         kind: ActorKind::Node,
-        id: asked.node.to_string(),
+        id: request.node.to_string(),
     }
 }
 

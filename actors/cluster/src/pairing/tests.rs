@@ -1,4 +1,4 @@
-//! Nodes that let each other in, over loopback.
+//! Tests of nodes that pair with each other, over loopback.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;
 
-use super::guests::{receive_message, send_message};
+use super::inviting::{receive_message, send_message};
 use super::{
     AdmissionRequest, InviteOptions, JoinProgress, NodeAdmission, PairingActionError, PairingActor,
     PairingEvent, PairingHandle, PairingStart, PendingNode,
 };
 use crate::links::LinksEvent;
 use crate::links::LinksHandle;
-use crate::links::tests::scene::{ANYWHERE, LinkNode, keys, soon};
+use crate::links::tests::scene::{ANYWHERE, LinkNode, keys, within_deadline};
 
 const CLUSTER: ClusterId = ClusterId([9; 32]);
 
-/// A node with pairing, and a kernel that lets everybody in but those called `taken`.
+/// A node with pairing, and a kernel that admits every node except those called `used`.
 struct PairingScene {
     key: NodeKey,
     links: LinksHandle,
@@ -52,10 +52,10 @@ impl PairingScene {
             mpsc::unbounded_channel(),
             mpsc::unbounded_channel(),
         );
-        let (told, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public_key());
+        let (sinks, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public_key());
         let (changes, changed) = mpsc::unbounded_channel();
         let events = EventSink::new(move |event| match event {
-            PairingEvent::ApprovalRequested(waiting) => drop(told.send(waiting)),
+            PairingEvent::ApprovalRequested(waiting) => drop(sinks.send(waiting)),
             PairingEvent::Admit(node, reply) => {
                 let name = node.name.clone();
                 reply.send(if name.as_str() == "taken" {
@@ -90,7 +90,7 @@ impl PairingScene {
         tokio::spawn(async move {
             while let Some(event) = node.events.recv().await {
                 if let LinksEvent::Pairing(link) = event {
-                    router.add_guest(link);
+                    router.add_node(link);
                 }
             }
         });
@@ -106,7 +106,7 @@ impl PairingScene {
         }
     }
 
-    fn terms(&self) -> InviteOptions {
+    fn invite_options(&self) -> InviteOptions {
         InviteOptions {
             cluster: CLUSTER,
             role: ReportedRole::Member,
@@ -117,12 +117,16 @@ impl PairingScene {
     }
 
     async fn invite(&self) -> String {
-        self.pairing.invite(self.terms()).await.unwrap().ticket
+        self.pairing
+            .invite(self.invite_options())
+            .await
+            .unwrap()
+            .ticket
     }
 
-    /// The words that it shows, once both sides have revealed their nonces.
+    /// Waits for the words, once both sides have revealed their nonces.
     async fn words(&self) -> String {
-        soon(async {
+        within_deadline(async {
             loop {
                 let joining = self.pairing.joining().await.unwrap().unwrap();
                 if let Some(words) = joining.words {
@@ -135,9 +139,9 @@ impl PairingScene {
         .await
     }
 
-    /// The end of what it is joining.
+    /// Waits for the outcome of the join.
     async fn outcome(&self) -> JoinProgress {
-        soon(async {
+        within_deadline(async {
             loop {
                 let progress = self.pairing.joining().await.unwrap().unwrap().progress;
                 if !matches!(progress, JoinProgress::Dialing(_) | JoinProgress::Waiting) {
@@ -154,28 +158,28 @@ fn named(name: &str) -> NodeName {
     NodeName::parse(name).unwrap()
 }
 
-async fn two() -> (PairingScene, PairingScene) {
+async fn scene_pair() -> (PairingScene, PairingScene) {
     let [a, b] = keys();
     (PairingScene::new(&a).await, PairingScene::new(&b).await)
 }
 
-fn refused(why: &str) -> JoinProgress {
-    JoinProgress::Refused(why.to_owned())
+fn refused(reason: &str) -> JoinProgress {
+    JoinProgress::Refused(reason.to_owned())
 }
 
-/// FED-017: both sides show the same words, and only a person's yes lets the node in.
+/// FED-017: both sides show the same words, and only a person's approval admits the node.
 #[tokio::test]
-async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
-    let (mut a, mut b) = two().await;
+async fn node_is_admitted_with_a_ticket_and_an_approval() {
+    let (mut a, mut b) = scene_pair().await;
     let ticket = a.invite().await;
-    let spoken = ticket
+    let spoken_words = ticket
         .to_uppercase()
         .replace('-', " \n")
         .replacen(" \n", "-", 1);
-    let joining = b.pairing.join(spoken, named("desk")).await.unwrap();
+    let joining = b.pairing.join(spoken_words, named("desk")).await.unwrap();
     assert_eq!(joining.inviter, a.key.node_id());
     assert_eq!(joining.words, None, "they are not known before both commit");
-    let waiting = soon(a.asked.recv()).await.unwrap();
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
     assert!(!waiting.node.has_fixed_words);
     assert_eq!(
         (waiting.node.node, &waiting.node.words),
@@ -186,10 +190,10 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
         std::slice::from_ref(&waiting)
     );
     assert!(a.admitted.try_recv().is_err(), "nobody has said yes");
-    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
+    within_deadline(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
-    let admitted = soon(a.admitted.recv()).await.unwrap();
+    let admitted = within_deadline(a.admitted.recv()).await.unwrap();
     assert_eq!(
         (admitted.key, admitted.name),
         (b.key.public_key(), named("desk"))
@@ -197,14 +201,17 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
     let JoinProgress::Admitted(given) = b.outcome().await else {
         panic!("{:?}", b.outcome().await);
     };
-    assert_eq!(soon(b.joined.recv()).await.as_ref(), Some(&*given));
+    assert_eq!(
+        within_deadline(b.joined.recv()).await.as_ref(),
+        Some(&*given)
+    );
     assert_eq!(
         (given.cluster, given.inviter),
         (CLUSTER, a.key.public_key())
     );
     assert_eq!(given.entries, entries());
-    // It was for one node, once: then nobody may even ask.
-    soon(async {
+    // The ticket was for one node, once: then pairing is closed.
+    within_deadline(async {
         while !a.pairing.list_tickets().await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -212,7 +219,7 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
     .await;
     let c = PairingScene::new(&NodeKey::new(&[77; 32])).await;
     c.pairing.join(ticket, named("other")).await.unwrap();
-    soon(async {
+    within_deadline(async {
         loop {
             let joining = c.pairing.joining().await.unwrap().unwrap();
             if !matches!(joining.progress, JoinProgress::Dialing(None)) {
@@ -231,36 +238,38 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
 
 /// FED-018.
 #[tokio::test]
-async fn a_ticket_that_was_approved_before_needs_no_person() {
-    let (a, b) = two().await;
+async fn preapproved_ticket_needs_no_approval() {
+    let (a, b) = scene_pair().await;
     let terms = InviteOptions {
         is_preapproved: true,
-        ..a.terms()
+        ..a.invite_options()
     };
     let ticket = a.pairing.invite(terms).await.unwrap().ticket;
     b.pairing.join(ticket, named("desk")).await.unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
 }
 
-/// Once when a node asks and once when it waits no longer: approved, denied, or with its ticket gone.
+/// Notified once when a node asks and once when it stops waiting: approved, denied, or its ticket ended.
 #[tokio::test]
-async fn a_node_that_asks_or_goes_is_a_change_of_what_waits() {
-    let (mut a, b) = two().await;
+async fn pending_nodes_are_notified_when_a_node_comes_or_goes() {
+    let (mut a, b) = scene_pair().await;
     for ending in ["approved", "denied", "withdrawn"] {
         let ticket = a.invite().await;
         assert!(a.pending_changed.try_recv().is_err(), "nobody asks yet");
         b.pairing.join(ticket, named("desk")).await.unwrap();
-        let waiting = soon(a.asked.recv()).await.unwrap();
-        soon(a.pending_changed.recv()).await.unwrap();
+        let waiting = within_deadline(a.asked.recv()).await.unwrap();
+        within_deadline(a.pending_changed.recv()).await.unwrap();
         match ending {
             "approved" => {
                 let words = waiting.node.words.clone();
-                soon(a.pairing.approve(waiting.id, words)).await.unwrap();
+                within_deadline(a.pairing.approve(waiting.id, words))
+                    .await
+                    .unwrap();
             }
             "denied" => assert!(a.pairing.deny(waiting.id).await.unwrap()),
             _ => assert!(a.pairing.withdraw(waiting.id).await.unwrap()),
         }
-        soon(a.pending_changed.recv()).await.unwrap();
+        within_deadline(a.pending_changed.recv()).await.unwrap();
         assert!(a.pairing.pending_nodes().await.unwrap().is_empty());
         b.outcome().await;
         let more = a.pending_changed.try_recv();
@@ -269,61 +278,61 @@ async fn a_node_that_asks_or_goes_is_a_change_of_what_waits() {
 }
 
 #[tokio::test]
-async fn a_no_is_told_and_uses_the_ticket_up() {
-    let (mut a, b) = two().await;
+async fn denial_is_reported_and_uses_the_ticket_up() {
+    let (mut a, b) = scene_pair().await;
     let ticket = a.invite().await;
     b.pairing.join(ticket, named("desk")).await.unwrap();
-    let waiting = soon(a.asked.recv()).await.unwrap();
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
     assert!(a.pairing.deny(waiting.id).await.unwrap());
     assert_eq!(b.outcome().await, refused("a person there said no"));
     assert!(a.pairing.list_tickets().await.unwrap().is_empty());
     assert!(!a.pairing.deny(waiting.id).await.unwrap());
-    let nobody = PairingActionError::Refused(PairingRejection::NoWaitingNode);
+    let no_waiting_node = PairingActionError::Refused(PairingRejection::NoWaitingNode);
     assert_eq!(
         a.pairing
             .approve(waiting.id, waiting.node.words.clone())
             .await,
-        Err(nobody)
+        Err(no_waiting_node)
     );
 }
 
-/// A name that is taken is told to both, and the same ticket is good with another one.
+/// A name conflict is reported to both sides, and the same ticket works with another name.
 #[tokio::test]
-async fn a_name_that_is_taken_uses_no_ticket_up() {
-    let (mut a, b) = two().await;
+async fn name_conflict_does_not_use_the_ticket_up() {
+    let (mut a, b) = scene_pair().await;
     let ticket = a.invite().await;
     b.pairing
         .join(ticket.clone(), named("taken"))
         .await
         .unwrap();
-    let waiting = soon(a.asked.recv()).await.unwrap();
-    let why = "another node is called taken";
-    let failed = PairingActionError::NotAdmitted(why.to_owned());
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
+    let reason = "another node is called taken";
+    let failed = PairingActionError::NotAdmitted(reason.to_owned());
     assert_eq!(
         a.pairing
             .approve(waiting.id, waiting.node.words.clone())
             .await,
         Err(failed)
     );
-    assert_eq!(b.outcome().await, refused(why));
+    assert_eq!(b.outcome().await, refused(reason));
     b.pairing.join(ticket, named("desk")).await.unwrap();
-    let waiting = soon(a.asked.recv()).await.unwrap();
-    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
+    within_deadline(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
 }
 
-/// what a person looked at is what is let in: a node that asks under another name asks anew.
+/// Only the node whose words a person compared is admitted: a node that asks under another name asks anew.
 #[tokio::test]
-async fn a_yes_to_one_name_lets_no_other_in() {
-    let (mut a, b) = two().await;
+async fn approval_of_one_name_admits_no_other() {
+    let (mut a, b) = scene_pair().await;
     let ticket = a.invite().await;
     let join = |name| b.pairing.join(ticket.clone(), named(name));
     join("desk").await.unwrap();
-    let desk = soon(a.asked.recv()).await.unwrap();
+    let desk = within_deadline(a.asked.recv()).await.unwrap();
     join("nas").await.unwrap();
-    let nas = soon(a.asked.recv()).await.unwrap();
+    let nas = within_deadline(a.asked.recv()).await.unwrap();
     assert_eq!((nas.id, nas.node.node), (desk.id, desk.node.node));
     assert_ne!(nas.node.words, desk.node.words);
     assert_eq!(
@@ -336,22 +345,22 @@ async fn a_yes_to_one_name_lets_no_other_in() {
         a.pairing.approve(desk.id, desk.node.words).await,
         Err(changed)
     );
-    soon(a.pairing.approve(nas.id, nas.node.words))
+    within_deadline(a.pairing.approve(nas.id, nas.node.words))
         .await
         .unwrap();
-    let admitted = soon(a.admitted.recv()).await.unwrap();
+    let admitted = within_deadline(a.admitted.recv()).await.unwrap();
     assert_eq!(admitted.name, named("nas"));
 }
 
-/// Decision 86: the same node, name and ticket have other words each time they are paired, so none can be prepared.
+/// Decision 86: the same node, name and ticket have other words at each pairing, so none can be prepared.
 #[tokio::test]
-async fn words_are_other_ones_whenever_a_node_joins_anew() {
-    let (mut a, b) = two().await;
+async fn words_differ_at_each_join() {
+    let (mut a, b) = scene_pair().await;
     let ticket = a.invite().await;
     b.pairing.join(ticket.clone(), named("desk")).await.unwrap();
-    let first = soon(a.asked.recv()).await.unwrap();
+    let first = within_deadline(a.asked.recv()).await.unwrap();
     b.pairing.join(ticket, named("desk")).await.unwrap();
-    let second = soon(a.asked.recv()).await.unwrap();
+    let second = within_deadline(a.asked.recv()).await.unwrap();
     assert_eq!(first.node.node, second.node.node);
     assert_ne!(first.node.words, second.node.words);
     assert_eq!(b.words().await, second.node.words);
@@ -359,8 +368,8 @@ async fn words_are_other_ones_whenever_a_node_joins_anew() {
 
 /// Decision 86: an older node pairs as before, and its words are marked.
 #[tokio::test]
-async fn an_older_node_joins_with_the_words_of_before_which_are_marked() {
-    let (mut a, b) = two().await;
+async fn older_node_joins_with_words_marked_as_weak() {
+    let (mut a, b) = scene_pair().await;
     let ticket = PairingTicket::parse(&a.invite().await).unwrap();
     let endpoint = b.links.endpoint().unwrap();
     let mut link = endpoint.dial_pairing(a.key.node_id(), &a.at).await.unwrap();
@@ -376,11 +385,12 @@ async fn an_older_node_joins_with_the_words_of_before_which_are_marked() {
         commitment: None,
     });
     assert!(send_message(&mut link, &ask).await);
-    let Some(PairingMessage::Heard(proof)) = soon(receive_message(&mut link)).await else {
+    let Some(PairingMessage::Heard(proof)) = within_deadline(receive_message(&mut link)).await
+    else {
         panic!("an older node reads nothing else");
     };
     assert!(is_valid_proof(&proof, &ends.inviter_proof(&ticket.secret)));
-    let waiting = soon(a.asked.recv()).await.unwrap();
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
     let words = ends.words(&named("desk"), &ticket.secret);
     assert_eq!(
         (waiting.node.words, waiting.node.has_fixed_words),
@@ -388,9 +398,9 @@ async fn an_older_node_joins_with_the_words_of_before_which_are_marked() {
     );
 }
 
-/// Decision 86: a node that knows no nonces answers, under a ticket that says what its maker knows.
+/// Decision 86: a node without nonces is answered, if the ticket's creator supports none.
 #[tokio::test]
-async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
+async fn only_tickets_of_older_nodes_are_answered_without_nonces() {
     let [a, b] = keys();
     let mut older = LinkNode::start(&a).await;
     older.links.set_pairing(true).await.unwrap();
@@ -430,7 +440,7 @@ async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
     let joining = b.pairing.join(old_ticket.render(), named("desk")).await;
     let joining = joining.unwrap();
     assert!(joining.words.is_some() && joining.has_weak_words);
-    soon(async {
+    within_deadline(async {
         while b.pairing.joining().await.unwrap().unwrap().progress != JoinProgress::Waiting {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -441,28 +451,28 @@ async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
         .join(new_ticket.render(), named("desk"))
         .await
         .unwrap();
-    let JoinProgress::Refused(why) = b.outcome().await else {
+    let JoinProgress::Refused(reason) = b.outcome().await else {
         panic!("{:?}", b.outcome().await);
     };
-    assert!(why.contains("answers like an older version"), "{why}");
+    assert!(reason.contains("answers like an older version"), "{reason}");
     assert_eq!(pairing.joining().await.unwrap().unwrap().words, None);
 }
 
-/// Who has seen a ticket after another node showed it, or knows no secret, gets nowhere.
+/// A node that has seen a ticket after another node showed it, or has a wrong secret, is rejected.
 #[tokio::test]
-async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
+async fn ticket_is_bound_to_its_first_node_and_its_secret() {
     let [a, b, c] = keys();
     let (mut a, b) = (PairingScene::new(&a).await, PairingScene::new(&b).await);
     let mut c = PairingScene::new(&c).await;
     let ticket = a.invite().await;
     b.pairing.join(ticket.clone(), named("desk")).await.unwrap();
-    soon(a.asked.recv()).await.unwrap();
+    within_deadline(a.asked.recv()).await.unwrap();
     c.pairing
         .join(ticket.clone(), named("other"))
         .await
         .unwrap();
-    let taken = PairingRejection::UsedByOther.to_string();
-    assert_eq!(c.outcome().await, refused(&taken));
+    let used = PairingRejection::UsedByOther.to_string();
+    assert_eq!(c.outcome().await, refused(&used));
     let mut guessed = PairingTicket::parse(&ticket).unwrap();
     guessed.secret.0[0] ^= 1;
     c.pairing
@@ -475,22 +485,22 @@ async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
 }
 
 #[tokio::test]
-async fn a_ticket_that_ends_meanwhile_is_told() {
-    let (a, b) = two().await;
+async fn expired_ticket_is_reported() {
+    let (a, b) = scene_pair().await;
     let terms = InviteOptions {
         ttl: Some(Duration::from_millis(700)),
-        ..a.terms()
+        ..a.invite_options()
     };
     let ticket = a.pairing.invite(terms).await.unwrap().ticket;
     b.pairing.join(ticket, named("desk")).await.unwrap();
     assert_eq!(b.outcome().await, refused("the ticket has expired"));
     assert!(a.pairing.list_tickets().await.unwrap().is_empty());
-    let withdrawn = a.pairing.invite(a.terms()).await.unwrap();
+    let withdrawn = a.pairing.invite(a.invite_options()).await.unwrap();
     b.pairing
         .join(withdrawn.ticket, named("desk"))
         .await
         .unwrap();
-    soon(async {
+    within_deadline(async {
         while a.pairing.pending_nodes().await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -500,15 +510,15 @@ async fn a_ticket_that_ends_meanwhile_is_told() {
     assert_eq!(b.outcome().await, refused("the invitation was withdrawn"));
 }
 
-/// The person is slow, and the link breaks meanwhile: the node comes again and is not asked about anew.
+/// The link breaks while a person decides: the node reconnects and no second approval is requested.
 #[tokio::test]
-async fn a_link_that_is_lost_while_a_person_decides_costs_nothing() {
-    let (mut a, b) = two().await;
+async fn lost_link_during_approval_is_resumed() {
+    let (mut a, b) = scene_pair().await;
     let ticket = a.invite().await;
     b.pairing.join(ticket, named("desk")).await.unwrap();
-    let waiting = soon(a.asked.recv()).await.unwrap();
+    let waiting = within_deadline(a.asked.recv()).await.unwrap();
     b.links.open(ANYWHERE).await.unwrap();
-    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
+    within_deadline(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
@@ -516,16 +526,19 @@ async fn a_link_that_is_lost_while_a_person_decides_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_ticket_for_this_node_is_said_at_once() {
-    let (a, b) = two().await;
+async fn invalid_ticket_is_reported_at_once() {
+    let (a, b) = scene_pair().await;
     let own = a.invite().await;
     assert_eq!(
         a.pairing.join(own.clone(), named("nas")).await,
         Err(PairingActionError::OwnTicket)
     );
     let cut = own[..own.len() - 3].to_owned();
-    let bad = b.pairing.join(cut, named("desk")).await;
-    assert!(matches!(bad, Err(PairingActionError::Ticket(_))), "{bad:?}");
+    let invalid = b.pairing.join(cut, named("desk")).await;
+    assert!(
+        matches!(invalid, Err(PairingActionError::Ticket(_))),
+        "{invalid:?}"
+    );
     let mut old = PairingTicket::parse(&own).unwrap();
     old.expires_ms = 1;
     let old = b.pairing.join(old.render(), named("desk")).await;
@@ -535,7 +548,11 @@ async fn what_is_no_ticket_for_this_node_is_said_at_once() {
         b.pairing.join(own, named("desk")).await,
         Err(PairingActionError::NotOpen)
     );
-    let closed = b.pairing.invite(b.terms()).await.map(|invited| invited.id);
+    let closed = b
+        .pairing
+        .invite(b.invite_options())
+        .await
+        .map(|invited| invited.id);
     assert_eq!(closed, Err(PairingActionError::NotOpen));
     let shown = format!("{:?}", Arc::new(a.pairing.list_tickets().await.unwrap()));
     assert!(!shown.contains("secret"), "{shown}");

@@ -1,4 +1,4 @@
-//! The wire format of what a new node receives.
+//! The wire format of an admission.
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::ClusterId;
@@ -7,18 +7,18 @@ use mgp_protocol::federation::tool_index::RecordBytes;
 
 use super::NodeAdmission;
 
-/// Bytes of entries that a new node is given at once.
+/// The most bytes of entries sent to a new node at once.
 const ENTRIES: usize = PARTS_MAX - 1024;
 
 impl NodeAdmission {
-    /// The entries that fit: the others come over links.
-    pub(super) fn to_welcome_book(&self) -> WelcomeBundle {
-        let mut room = ENTRIES;
-        let fitting = self.entries.iter().take_while(|entry| {
-            room = room.saturating_sub(entry.len() + 8);
-            room > 0
+    /// Encodes the entries that fit: the others are replicated over links.
+    pub(super) fn to_welcome_bundle(&self) -> WelcomeBundle {
+        let mut remaining = ENTRIES;
+        let included = self.entries.iter().take_while(|entry| {
+            remaining = remaining.saturating_sub(entry.len() + 8);
+            remaining > 0
         });
-        let entries = fitting.cloned().map(RecordBytes);
+        let entries = included.cloned().map(RecordBytes);
         WelcomeBundle {
             cluster: self.cluster.0.to_vec(),
             name: self.name.clone(),
@@ -27,8 +27,8 @@ impl NodeAdmission {
         }
     }
 
-    /// What the inviter gave; nothing where it is of another cluster than the ticket said.
-    pub(super) fn from_welcome_book(
+    /// Decodes the admission; `None` if it is of another cluster than the ticket.
+    pub(super) fn from_welcome_bundle(
         book: WelcomeBundle,
         cluster: ClusterId,
         inviter: PublicKey,

@@ -1,5 +1,5 @@
-//! The logs on disk: all entries that this node holds, in the order in which they came, and what it owes. An
-//! entry is said to be held only once it is there.
+//! The logs on disk: all entries of this node in the order of their arrival, and the unsigned revocations.
+//! An entry is reported as held only once it is on disk.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,27 +23,28 @@ use tokio::sync::{mpsc, watch};
 
 use super::ReplicationMsg;
 
-/// The journal of entries; its first one says which cluster it is.
+/// The journal of entries; its first record identifies the cluster.
 const LOGS_JOURNAL: (&str, &str) = ("logs", "logs of a cluster");
 /// The journal of revocations that are not signed yet.
 const OWED_JOURNAL: (&str, &str) = ("owed", "owed revocations");
-/// The journal of nodes of which two lives were found.
+/// The journal of nodes of which two live instances were found.
 const DUPLICATES_JOURNAL: (&str, &str) = ("twice", "nodes of which two lives were found");
-/// The beginning of the names of witnesses: one says which cluster it is, one for each log where it ends, and two
-/// are of the other files. A log is witnessed by its end, not by its file: other nodes bring entries in another order.
+/// The prefix of the witness names: one witness identifies the cluster, one for each log records its end,
+/// and two are of the other files. A log is witnessed by its end, not by its file, because replication
+/// brings entries in another order.
 const WITNESS_PREFIX: &str = "cluster/logs/";
-/// The witness of the cluster, called like the file.
+/// The witness of the cluster, named like the file.
 pub(super) const LOGS_WITNESS: &str = "cluster/logs/logs";
-/// The beginning of the names of the witnesses of ends.
+/// The prefix of the witness names of log ends.
 const TIP_WITNESS_PREFIX: &str = "cluster/logs/tip ";
-/// Signatures that are verified at a time.
+/// Signatures that are verified in one batch.
 const VERIFY_BATCH: usize = 1024;
-/// Orders that share one sync.
+/// Writes that share one sync.
 const SYNC_BATCH: usize = 64;
-/// The wait before a disk that failed is tried again.
+/// The retry delay after a disk failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Which cluster the entries behind it are of.
+/// The first record of the journal: identifies the cluster of the entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LogsIdentity {
     pub(super) cluster: ClusterId,
@@ -56,12 +57,12 @@ struct OwedEntry {
     revoke: Revoke,
     author: String,
     told_at_ms: u64,
-    /// Older builds write none.
+    /// Missing in records of older builds.
     #[serde(default, skip_serializing_if = "CausalContext::is_empty")]
     context: CausalContext,
 }
 
-/// The logs as they were found.
+/// The opened logs of a cluster.
 #[derive(Debug)]
 pub(super) struct OpenedLogs {
     pub(super) owner: LogsIdentity,
@@ -70,23 +71,24 @@ pub(super) struct OpenedLogs {
     pub(super) duplicates: BTreeSet<NodeId>,
     pub(super) journals: LogJournals,
     torn_tails: Vec<String>,
-    /// Where logs ended, by their witnesses.
+    /// The ends of the logs according to their witnesses.
     pub(super) tips: Vec<(NodeId, LogTip)>,
-    /// What is lost that no other node has: in words.
+    /// Descriptions of losses that no other node can repair.
     pub(super) lost: Vec<String>,
-    /// The folder was restored from the backup of then, and other nodes have not confirmed the log since.
+    /// The folder was restored from a backup of this time, and other nodes have not confirmed the log
+    /// since.
     pub(super) restored: Option<String>,
 }
 
-/// What was found of the logs.
+/// The result of loading the logs.
 #[derive(Debug)]
 pub struct LoadedLogs {
     pub(super) opened: Option<OpenedLogs>,
-    /// There are none, and a witness says that there were: in words.
+    /// Set if a witness exists without logs; a description for people.
     pub(super) missing: Option<String>,
 }
 
-/// The files.
+/// The journal files.
 #[derive(Clone, Debug)]
 pub(super) struct LogJournals {
     logs: Journal,
@@ -95,27 +97,27 @@ pub(super) struct LogJournals {
     witness: Witness,
 }
 
-/// Why the logs cannot be used. The kernel does not start without them: a revocation in them may be known to
-/// nobody else.
+/// Why the logs cannot be used. The kernel does not start without them, because no other node may know a
+/// revocation in them.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
-    /// A file.
+    /// A journal file cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An unfinished entry could not be cut off.
+    /// A torn entry could not be truncated.
     #[error("{0}")]
     Truncate(#[from] AppendError),
-    /// That was found could not be recorded.
+    /// The finding could not be recorded in the audit log.
     #[error(transparent)]
     Record(#[from] AuditWriteError),
-    /// An entry that no node wrote like this.
+    /// An entry is invalid.
     #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
     Entry {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Which entry, from 1.
+        /// The number of the entry, from 1.
         entry: usize,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The actor did not start.
@@ -129,7 +131,8 @@ impl From<TaskError> for LogsError {
     }
 }
 
-/// The logs of the cluster that this node is in; None when it is in none. Reads and verifies all; blocks.
+/// Opens the logs of the cluster that this node is in; None when it is in none. Reads and verifies all
+/// entries; blocks.
 pub(super) fn open_existing(folder: &Path, witness: &Witness) -> Result<LoadedLogs, LogsError> {
     let path = folder.join(LOGS_JOURNAL.0);
     let opened = if path.exists() {
@@ -148,8 +151,8 @@ pub(super) fn open_existing(folder: &Path, witness: &Witness) -> Result<LoadedLo
     Ok(LoadedLogs { opened, missing })
 }
 
-/// Compares the files of the logs with their witnesses while no kernel has them open, and changes nothing; tells
-/// what is lost. Blocks.
+/// Compares the log files with their witnesses while no kernel has them open, without changes; returns
+/// descriptions of losses. Blocks.
 ///
 /// # Errors
 /// [`LogsError`].
@@ -174,19 +177,19 @@ pub fn check_witnesses(folder: &Path, witness: &Witness) -> Result<Vec<String>, 
         .iter()
         .skip(1)
         .map(|entry| SignedOperation::from_bytes(entry));
-    let known: BTreeSet<(NodeId, u64, OperationId)> = entries
+    let ids: BTreeSet<(NodeId, u64, OperationId)> = entries
         .filter_map(|signed| {
             let signed = signed.ok()?;
             let written = signed.encoded();
             Some((written.issuer(), written.position().sequence, written.id()))
         })
         .collect();
-    let lacks = |(node, tip): &(NodeId, LogTip)| {
+    let is_missing = |(node, tip): &(NodeId, LogTip)| {
         let last = tip.next.checked_sub(1);
-        last.is_some_and(|last| !known.contains(&(*node, last, tip.id)))
+        last.is_some_and(|last| !ids.contains(&(*node, last, tip.id)))
     };
     let tips = witnessed_tips(witness).into_iter();
-    lost.extend(tips.filter(lacks).map(|(node, _)| {
+    lost.extend(tips.filter(is_missing).map(|(node, _)| {
         let path = path.display();
         format!(
             "{path} has been shortened: it held more of what {} wrote",
@@ -196,7 +199,7 @@ pub fn check_witnesses(folder: &Path, witness: &Witness) -> Result<Vec<String>, 
     Ok(lost)
 }
 
-/// Where logs ended, by their witnesses.
+/// The ends of the logs according to their witnesses.
 fn witnessed_tips(witness: &Witness) -> Vec<(NodeId, LogTip)> {
     let all = witness.records_with_prefix(TIP_WITNESS_PREFIX).into_iter();
     let tips = all.filter_map(|(node, contents)| {
@@ -211,7 +214,7 @@ fn witnessed_tips(witness: &Witness) -> Vec<(NodeId, LogTip)> {
     tips.collect()
 }
 
-/// What the loss of a file besides the logs means.
+/// Describes the consequences of the loss of another file than the logs.
 fn describe_loss(journal: &OpenedJournal, name: &str, means: &str) -> Option<String> {
     let shortened = journal.truncated.as_ref()?;
     Some(format!(
@@ -219,7 +222,8 @@ fn describe_loss(journal: &OpenedJournal, name: &str, means: &str) -> Option<Str
     ))
 }
 
-/// Whether the logs hold that a node itself signed this key as its new one. Blocks; for a start, before they are used.
+/// True if the logs contain a rekey of the node to this key that the node itself signed. Blocks; for a
+/// start, before the logs are used.
 ///
 /// # Errors
 /// [`LogsError`].
@@ -285,7 +289,7 @@ fn open_logs(folder: &Path, witness: &Witness) -> Result<Option<OpenedLogs>, Log
     }))
 }
 
-/// The three files, in the order of their constants.
+/// Opens the three files, in the order of their constants.
 fn open_all(folder: &Path, witness: &Witness) -> Result<[OpenedJournal; 3], JournalError> {
     let other = |(name, kind)| {
         let witness = witness.sibling(format!("{WITNESS_PREFIX}{name}"));
@@ -321,7 +325,7 @@ fn verify_entries(
     journal: &Journal,
     entries: impl Iterator<Item = Vec<u8>>,
 ) -> Result<Vec<SignedOperation>, LogsError> {
-    // Each is let go of once it is read: a long log is not in memory twice.
+    // Each entry is dropped once it is parsed: a long log is not in memory twice.
     let read = (1..).zip(entries).map(|(at, entry)| {
         let signed = SignedOperation::from_bytes(&entry);
         signed.map_err(|error| entry_error(journal, at, format!("cannot be read: {error}")))
@@ -363,7 +367,7 @@ fn parse_duplicates(twice: &OpenedJournal) -> Result<BTreeSet<NodeId>, LogsError
 }
 
 impl OpenedLogs {
-    /// Those of a stay that begins.
+    /// Creates the journals of a new cluster session.
     pub(super) fn new(
         owner: LogsIdentity,
         journals: LogJournals,
@@ -382,7 +386,7 @@ impl OpenedLogs {
         }
     }
 
-    /// Cuts off what was not finished.
+    /// Truncates torn entries.
     pub(super) async fn truncate_torn_tails(&self, audit: &AuditHandle) -> Result<(), LogsError> {
         for cut in &self.torn_tails {
             self.journals.logs.truncate_torn_tail().await?;
@@ -395,7 +399,7 @@ impl OpenedLogs {
 }
 
 impl LogJournals {
-    /// Begins the logs of a cluster, over whatever is left of another one.
+    /// Creates the logs of a cluster, replacing those of another one.
     pub(super) async fn create(
         folder: PathBuf,
         owner: &LogsIdentity,
@@ -406,7 +410,7 @@ impl LogJournals {
         let opened = task::run_blocking("replication.open", move || -> Result<_, LogsError> {
             let made = atomic_file::create_folder(&folder);
             made.map_err(|error| LogsError::Start(error.to_string()))?;
-            // Of the same cluster its logs may be refilled by what comes now.
+            // In the same cluster the logs may be refilled by the entries that arrive now.
             let before = witness.sibling(LOGS_WITNESS).contents();
             if before.is_none_or(|it| it.settled != Some(cluster)) {
                 forget_witnesses(&witness)?;
@@ -437,20 +441,20 @@ impl LogJournals {
         Ok(journals)
     }
 
-    /// Where the logs are.
+    /// The path of the logs.
     pub(super) fn path(&self) -> &Path {
         self.logs.path()
     }
 
-    /// The logs are of this cluster, and on disk.
+    /// Records the cluster in the witness, once the logs are on disk.
     pub(super) fn witness_cluster(&self, owner: &LogsIdentity) {
         let witness = self.witness.sibling(LOGS_WITNESS);
         witness.settle(&owner.cluster.to_string());
     }
 
-    /// Forgets them: from then on this node is in no cluster.
+    /// Deletes the logs: from then on this node is in no cluster.
     pub(super) async fn forget_all(&self) -> Result<(), AppendError> {
-        // Before the logs: no crash between leaves a witness of what is gone on purpose.
+        // Before the logs: no crash in between leaves a witness of logs that were deleted on purpose.
         let witness = self.witness.clone();
         let forgotten =
             task::run_blocking("replication.forget", move || forget_witnesses(&witness));
@@ -478,20 +482,20 @@ fn forget_error(error: std::io::Error) -> LogsError {
     LogsError::Start(format!("the witness of its files: {error}"))
 }
 
-/// Something to be put on disk.
+/// A write for the disk task.
 #[derive(Default)]
 struct StoreCommand {
-    /// To be told then.
+    /// The ticket to report afterwards.
     ticket: Option<u64>,
     entries: Vec<Vec<u8>>,
-    /// All of them, in the place of those before.
+    /// All unsigned revocations, replacing the earlier ones.
     owed: Option<Vec<Vec<u8>>>,
     duplicates: Option<Vec<Vec<u8>>>,
-    /// Where logs end on disk: that is witnessed.
+    /// The ends of logs on disk, to be witnessed.
     tips: Vec<(NodeId, LogTip)>,
 }
 
-/// Writes what the replica wants stored, in its order, off the actor.
+/// Writes the records of the replica to disk, in order, in a task of its own.
 #[derive(Debug)]
 pub(super) struct LogWriter {
     commands: mpsc::UnboundedSender<StoreCommand>,
@@ -500,13 +504,17 @@ pub(super) struct LogWriter {
 }
 
 impl LogWriter {
-    pub(super) fn start(journals: LogJournals, actor: Mailbox<ReplicationMsg>, stay: u64) -> Self {
-        // Bounded by its owner, which takes nothing more while too much is on its way to the disk.
-        let (commands, taken) = mpsc::unbounded_channel();
-        let (told, failure) = watch::channel(None);
+    pub(super) fn start(
+        journals: LogJournals,
+        actor: Mailbox<ReplicationMsg>,
+        session: u64,
+    ) -> Self {
+        // Bounded by its owner, which accepts nothing more while too many writes are queued.
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (failure_sender, failure) = watch::channel(None);
         let task = task::spawn_supervised(
             "replication.write",
-            run_writer(journals, taken, told, actor, stay),
+            run_writer(journals, receiver, failure_sender, actor, session),
         );
         Self {
             commands,
@@ -526,7 +534,7 @@ impl LogWriter {
         });
     }
 
-    /// Logs end there, on disk.
+    /// Witnesses the ends of logs on disk.
     pub(super) fn witness_tips(&self, tips: Vec<(NodeId, LogTip)>) {
         self.send_command(StoreCommand {
             tips,
@@ -534,7 +542,7 @@ impl LogWriter {
         });
     }
 
-    /// The nodes of which two lives were found, all of them.
+    /// Stores all nodes of which two live instances were found.
     pub(super) fn store_duplicates(&self, nodes: &BTreeSet<NodeId>) {
         let nodes = nodes.iter().map(|node| node.to_string().into_bytes());
         self.send_command(StoreCommand {
@@ -543,12 +551,12 @@ impl LogWriter {
         });
     }
 
-    fn send_command(&self, order: StoreCommand) {
+    fn send_command(&self, command: StoreCommand) {
         // The task ends with its owner.
-        let _ = self.commands.send(order);
+        let _ = self.commands.send(command);
     }
 
-    /// Why nothing can be stored now.
+    /// The current disk failure, if any.
     pub(super) fn failure(&self) -> Option<Arc<str>> {
         self.failure.borrow().clone()
     }
@@ -561,7 +569,7 @@ fn encode_owed(owed: &PendingRevoke) -> Option<Vec<u8>> {
         told_at_ms: owed.requested_at_ms,
         context: owed.context.clone(),
     };
-    // Plain words and numbers: it can always be written.
+    // Strings and numbers only: serialization cannot fail.
     serde_json::to_vec(&entry).ok()
 }
 
@@ -570,27 +578,27 @@ async fn run_writer(
     mut orders: mpsc::UnboundedReceiver<StoreCommand>,
     trouble: watch::Sender<Option<Arc<str>>>,
     actor: Mailbox<ReplicationMsg>,
-    stay: u64,
+    session: u64,
 ) {
     let mut together = Vec::with_capacity(SYNC_BATCH);
     while orders.recv_many(&mut together, SYNC_BATCH).await > 0 {
-        let ticket = together.iter().filter_map(|order| order.ticket).max();
+        let ticket = together.iter().filter_map(|command| command.ticket).max();
         let entries = together.iter_mut();
         let entries: Vec<Vec<u8>> = entries
-            .flat_map(|order| std::mem::take(&mut order.entries))
+            .flat_map(|command| std::mem::take(&mut command.entries))
             .collect();
         let (mut owed, mut twice) = (None, None);
-        for order in together.drain(..) {
-            owed = order.owed.or(owed);
-            twice = order.duplicates.or(twice);
-            for (node, tip) in order.tips {
+        for command in together.drain(..) {
+            owed = command.owed.or(owed);
+            twice = command.duplicates.or(twice);
+            for (node, tip) in command.tips {
                 let witness = journals
                     .witness
                     .sibling(format!("{TIP_WITNESS_PREFIX}{node}"));
                 witness.settle(&format!("{} {}", tip.next, tip.id));
             }
         }
-        // Until it is there, nothing is said of it; what a failed try left is cut off before the next.
+        // Nothing is reported until the write succeeds; a failed attempt is truncated before the next one.
         while !entries.is_empty() {
             match journals.logs.append_all(entries.clone()).await {
                 Ok(()) => break,
@@ -606,7 +614,7 @@ async fn run_writer(
             }
         }
         trouble.send_if_modified(|why| why.take().is_some());
-        let stored = ticket.map(|ticket| ReplicationMsg::Stored { stay, ticket });
+        let stored = ticket.map(|ticket| ReplicationMsg::Stored { session, ticket });
         if stored.is_some_and(|stored| actor.send_to_self(stored).is_err()) {
             return;
         }
@@ -619,7 +627,7 @@ async fn wait_for_disk(
     journal: &Journal,
 ) {
     let why: Arc<str> = format!("{}: {error}", journal.path().display()).into();
-    tracing::error!(%why, "the logs of the cluster are not on disk");
+    tracing::error!(%why, "the logs of the cluster could not be written to disk");
     trouble.send_replace(Some(why));
     journal.health().wait_recovered().await;
     tokio::time::sleep(RETRY_DELAY).await;

@@ -1,4 +1,4 @@
-//! The audit events of what is written to the cluster's logs, here and elsewhere.
+//! Audit events for operations in the cluster's logs, local and remote.
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::RequestedBy;
 
-/// Of a change of this node's membership.
+/// The event of a change of this node's membership.
 pub(super) fn membership_event(by: &RequestedBy, details: Value) -> Event {
     let target = Target::default();
     new_event(
@@ -28,15 +28,15 @@ pub(super) fn membership_event(by: &RequestedBy, details: Value) -> Event {
     )
 }
 
-/// Of a change in the logs; `grants` are the ones before it, `number` is its place.
+/// The event of a change in the logs; `grants` are those before it, `number` is its sequence number.
 pub(super) fn change_event(
     change: &LogChange,
     number: Option<u64>,
     cluster: ClusterId,
-    (here, grants): (NodeId, &Grants),
+    (local, grants): (NodeId, &Grants),
     by: &RequestedBy,
 ) -> Event {
-    let (kind, target, mut details) = describe_change(change, here, grants);
+    let (kind, target, mut details) = describe_change(change, local, grants);
     // Not `operation`, which numbers the entries of the node's own journal.
     details["cluster"] = json!(cluster.to_string());
     details["cluster_operation"] = json!(number);
@@ -50,7 +50,7 @@ pub(super) fn change_event(
     )
 }
 
-/// Of an operation that another node wrote, and `logs` hold.
+/// The event of an operation that another node wrote, and that `logs` accepted.
 pub(super) fn remote_operation_event(written: &EncodedOperation, logs: &ClusterLogs) -> Event {
     let operation = written.operation();
     let (kind, target, mut details) =
@@ -62,19 +62,19 @@ pub(super) fn remote_operation_event(written: &EncodedOperation, logs: &ClusterL
     remote_event(written.issuer(), kind, target, details)
 }
 
-/// Of so many operations of another node that came at once.
-pub(super) fn bulk_event(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event {
+/// The event of many operations of another node that arrived at once.
+pub(super) fn bulk_event(issuer: NodeId, count: usize, logs: &ClusterLogs) -> Event {
     let details = json!({
         "cluster": logs.cluster().to_string(),
         "change": "catch_up",
-        "operations": many,
+        "operations": count,
         "cluster_operation": logs.grants().tip(issuer).next.checked_sub(1),
     });
     let kind = EventType::CLUSTER_CHANGED;
     remote_event(issuer, kind, Target::default(), details)
 }
 
-/// Of two living nodes that have this node's key.
+/// The event of two live nodes that have this node's key.
 pub(super) fn duplicate_key_event(node: NodeId, cluster: ClusterId) -> Event {
     let details = json!({
         "cluster": cluster.to_string(),
@@ -94,10 +94,10 @@ fn remote_event(issuer: NodeId, kind: EventType, target: Target, details: Value)
     new_event(kind, actor, target, &trace, Outcome::Success, details)
 }
 
-/// What a change is, about what, and what else there is to say of it.
+/// Describes a change: its type, target and details.
 fn describe_change(
     change: &LogChange,
-    here: NodeId,
+    local: NodeId,
     grants: &Grants,
 ) -> (EventType, Target, Value) {
     let mut details = json!({});
@@ -111,7 +111,7 @@ fn describe_change(
             let replaced = grant.replaces.iter().map(ToString::to_string);
             details["replaced"] = replaced.collect();
             let about = (&grant.subject, &grant.resource);
-            (EventType::AccessGranted, grant_target(about, here))
+            (EventType::AccessGranted, grant_target(about, local))
         }
         LogChange::Grants(change @ GrantChange::Revoke(_)) => {
             let revoked = change.revoked_ids().iter().map(ToString::to_string);
@@ -121,7 +121,8 @@ fn describe_change(
                 .iter()
                 .flat_map(|id| grants.scopes(*id));
             let first = scopes.next();
-            let about = first.map(|(subject, resource, _)| grant_target((subject, resource), here));
+            let about =
+                first.map(|(subject, resource, _)| grant_target((subject, resource), local));
             (EventType::AccessRevoked, about.unwrap_or_default())
         }
         LogChange::Members(change) => (
@@ -137,7 +138,7 @@ fn describe_change(
 }
 
 fn describe_member_change(change: &MemberChange, details: &mut Value) -> EventType {
-    let (what, node, name) = match change {
+    let (action, node, name) = match change {
         MemberChange::Found { key, name, .. } => ("found", Some(key.node_id()), Some(name)),
         MemberChange::Admit { key, role, name } => {
             details["role"] = json!(role);
@@ -146,8 +147,8 @@ fn describe_member_change(change: &MemberChange, details: &mut Value) -> EventTy
         MemberChange::Cut { node, at, stays_as } => {
             details["at"] = json!({"next": at.next, "last": at.id.to_string()});
             details["role"] = json!(stays_as);
-            let what = if stays_as.is_some() { "demote" } else { "cut" };
-            (what, Some(*node), None)
+            let action = if stays_as.is_some() { "demote" } else { "cut" };
+            (action, Some(*node), None)
         }
         MemberChange::Rename { node, name } => ("rename", Some(*node), Some(name)),
         MemberChange::Rest {} => ("rest", None, None),
@@ -157,32 +158,33 @@ fn describe_member_change(change: &MemberChange, details: &mut Value) -> EventTy
         }
         MemberChange::Recover { key, name } => ("recover", Some(key.node_id()), Some(name)),
     };
-    details["change"] = json!(what);
+    details["change"] = json!(action);
     details["node"] = json!(node.map(|node| node.to_string()));
     details["name"] = json!(name);
     EventType::CLUSTER_CHANGED
 }
 
-/// By the ids that calls are recorded under, so that what was granted is found with what was called.
-fn grant_target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
+/// The target of a grant, by the ids under which calls are recorded, so that grants and calls are found
+/// together.
+fn grant_target((subject, resource): (&Subject, &GrantResource), local: NodeId) -> Target {
     let agent = match subject {
-        Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
+        Subject::Agent(agent) if agent.node == local => Some(agent.agent.to_string()),
         other @ (Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
             other.agent_id().map(|agent| agent.to_string())
         }
         Subject::Server(_) => None,
     };
-    let place = |on: &NodeServer| {
-        if on.node == here {
+    let position = |on: &NodeServer| {
+        if on.node == local {
             on.server.to_string()
         } else {
             on.to_string()
         }
     };
     let (server, tool) = match resource {
-        GrantResource::Server(on) => (Some(place(on)), None),
-        GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
-        GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),
+        GrantResource::Server(on) => (Some(position(on)), None),
+        GrantResource::Tool(on, tool) => (Some(position(on)), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (Some(position(on)), Some(tools.to_string())),
         GrantResource::Permission(_) => (None, None),
     };
     Target {
@@ -195,7 +197,7 @@ fn grant_target((subject, resource): (&Subject, &GrantResource), here: NodeId) -
 fn event_actor(by: &RequestedBy) -> Actor {
     match &by.principal {
         Principal::Operator(name) => Actor {
-            // A node that asked by its own link.
+            // A node that requested it over its own link.
             kind: match NodeId::parse(name) {
                 Some(_) => ActorKind::Node,
                 None => ActorKind::Operator,

@@ -1,4 +1,4 @@
-//! What others ask of the logs of the cluster.
+//! The handle of the replication actor: requests for the logs of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ use super::{
 };
 use crate::links::MessagePermit;
 
-/// Longest that a node that leaves or ends waits for its last words to be brought to others.
+/// How long a node that leaves or shuts down waits for its last messages to be sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it looks whether they have been.
+/// The polling interval while waiting for them.
 const FLUSH_POLL: Duration = Duration::from_millis(20);
-/// Entries and bytes that a node is given when it joins; the rest it asks the nodes for that these name.
+/// The most entries sent to a joining node; it requests the rest from the nodes that these name.
 const JOIN_ENTRIES: usize = 4096;
 const JOIN_BYTES: usize = 4 << 20;
 
@@ -64,13 +64,13 @@ impl ReplicationHandle {
         }
     }
 
-    /// What is known of the cluster.
+    /// The published view of the cluster.
     #[must_use]
     pub fn view(&self) -> Arc<ClusterView> {
         self.view.load()
     }
 
-    /// The time that leases are counted by.
+    /// The time by the clock of leases.
     #[must_use]
     pub fn lease_now(&self) -> MonotonicTime {
         (self.clock)()
@@ -79,7 +79,7 @@ impl ReplicationHandle {
     /// Founds a cluster, in which this node has that name.
     ///
     /// # Errors
-    /// A [`Refusal`], also where this node is in a cluster.
+    /// A [`Refusal`], also if this node is in a cluster.
     pub async fn found_cluster(
         &self,
         name: NodeName,
@@ -89,28 +89,28 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Takes part in the cluster that a node of it has let this one into.
+    /// Joins the cluster whose member has admitted this node.
     ///
     /// # Errors
-    /// A [`Refusal`], also where this node is in a cluster.
+    /// A [`Refusal`], also if this node is in a cluster.
     pub async fn join(&self, joined: JoinedCluster, by: RequestedBy) -> Result<(), Refusal> {
         let ask = |reply| ReplicationMsg::Join(Box::new(joined), by, reply);
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Writes down that this node leaves, where it may write: who has confirmed that may be followed. Others keep
-    /// a node that may not until one of them writes it: [`Self::record_leave_of`].
+    /// Records that this node leaves, if it may write: the confirmations can be watched. A node that may
+    /// not write stays a member for the others until one of them records it: [`Self::record_leave_of`].
     ///
     /// # Errors
     /// A [`Refusal`]; then nothing was written.
     pub async fn record_own_leave(&self, by: RequestedBy) -> Result<ProposedChanges, Refusal> {
-        let here = self.view().node;
-        let said = self.cut_off(here, by).await?;
+        let local = self.view().node;
+        let proposed = self.cut_off(local, by).await?;
         self.wait_flushed().await;
-        Ok(said)
+        Ok(proposed)
     }
 
-    /// A node says by its own link that it leaves, and cannot write that itself.
+    /// Records that a node leaves, as requested over its own link, because it cannot write that itself.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -122,7 +122,7 @@ impl ReplicationHandle {
         self.cut_off(node, by).await
     }
 
-    /// Forgets the cluster.
+    /// Forgets the cluster: deletes its logs.
     ///
     /// # Errors
     /// A [`Refusal`]; then nothing was forgotten.
@@ -131,11 +131,11 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Says before an orderly end that this node writes nothing more: others need not wait for its word.
+    /// Records before a graceful shutdown that this node writes nothing more: others need not wait for it.
     pub async fn retire(&self, by: RequestedBy) {
-        let rest = |_: &ClusterSnapshot<'_>| Ok(vec![Replica::shutdown_change()]);
-        // Who may not write has nothing to say.
-        if self.propose(by, rest).await.is_ok() {
+        let shutdown = |_: &ClusterSnapshot<'_>| Ok(vec![Replica::shutdown_change()]);
+        // A node that may not write has nothing to record.
+        if self.propose(by, shutdown).await.is_ok() {
             self.wait_flushed().await;
         }
     }
@@ -149,11 +149,11 @@ impl ReplicationHandle {
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, pushed).await;
     }
 
-    /// Decides with all that is known, and writes the changes to this node's log. Returns them once they are on
-    /// disk and in force here; they are told to all nodes at once.
+    /// Decides on changes with the current state, and appends them to this node's log. Returns them once
+    /// they are on disk and in force here; they are sent to all nodes at once.
     ///
     /// # Errors
-    /// What `decide` refuses, and why nothing was written.
+    /// The refusal of `decide`, or why nothing was written.
     pub async fn propose(
         &self,
         by: RequestedBy,
@@ -172,10 +172,10 @@ impl ReplicationHandle {
         self.propose(by, |_| Ok(changes)).await
     }
 
-    /// Lets a node in.
+    /// Admits a node.
     ///
     /// # Errors
-    /// A [`Refusal`], also where the key was cut off before.
+    /// A [`Refusal`], also if the key was cut off before.
     pub async fn admit(
         &self,
         key: PublicKey,
@@ -199,7 +199,7 @@ impl ReplicationHandle {
         self.propose(by, decide).await
     }
 
-    /// Gives a node another name.
+    /// Renames a node.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -214,7 +214,7 @@ impl ReplicationHandle {
             .await
     }
 
-    /// Cuts a node off: of its log what is known here counts, and nothing behind it.
+    /// Cuts a node off: the known part of its log stays valid, later entries are ignored.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -230,10 +230,10 @@ impl ReplicationHandle {
         self.propose(by, decide).await
     }
 
-    /// Lets a node do more than before.
+    /// Promotes a node to a role with more rights.
     ///
     /// # Errors
-    /// A [`Refusal`], also where it may as much already, or was demoted under its key.
+    /// A [`Refusal`], also if it has that role already, or was demoted under its key.
     pub async fn promote(
         &self,
         node: NodeId,
@@ -248,11 +248,11 @@ impl ReplicationHandle {
         self.propose(by, decide).await
     }
 
-    /// Lets a node do less than before: of its log what is known here counts, and nothing that it gives behind it.
-    /// What it took away stays so.
+    /// Demotes a node to a role with fewer rights: the known part of its log stays valid, and grants in
+    /// later entries are ignored. Its revocations stay valid.
     ///
     /// # Errors
-    /// A [`Refusal`], also where it may no more already, and where no admin would be left.
+    /// A [`Refusal`], also if it has no more rights already, and if no admin would be left.
     pub async fn demote(
         &self,
         node: NodeId,
@@ -267,7 +267,7 @@ impl ReplicationHandle {
         self.propose(by, decide).await
     }
 
-    /// Lets a node go on under a new key, for one whose key is lost or was copied.
+    /// Moves a node to a new key, because the old one is lost or was copied.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -296,14 +296,13 @@ impl ReplicationHandle {
         };
         let rekeyed = self.propose(by, decide).await?;
         if node == self.view().node {
-            // Under the old key it is heard no more after this.
+            // After this, messages under the old key are ignored.
             self.wait_flushed().await;
         }
         Ok(rekeyed)
     }
 
-    /// Makes this node an admin by the key that was written down when the cluster was founded, and cuts off nodes
-    /// that are gone.
+    /// Makes this node an admin by the recovery key of the cluster, and cuts off lost nodes.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -316,10 +315,10 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Follows who has confirmed to hold what this node wrote at that place of its log.
+    /// Watches which nodes have confirmed this entry of this node's log.
     ///
     /// # Errors
-    /// A [`Refusal`] where this node is in no cluster.
+    /// A [`Refusal`] if this node is in no cluster.
     pub async fn watch_confirmations(
         &self,
         number: u64,
@@ -328,7 +327,7 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Reads what is known; there are no records where this node is in no cluster.
+    /// Reads the state of the logs; `None` if this node is in no cluster.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -344,7 +343,7 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
-    /// Explains what is decided on a call of another node's agent.
+    /// Explains the decision on a call of another node's agent.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -366,7 +365,7 @@ impl ReplicationHandle {
         self.read_logs(explain).await?.ok_or_else(not_in_cluster)
     }
 
-    /// The entries of all logs that are in force; `name` gives the names of nodes.
+    /// Lists the entries of all logs that are in force; `name` names the nodes.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -383,10 +382,10 @@ impl ReplicationHandle {
         self.read_logs(list).await
     }
 
-    /// What a node is given that was admitted.
+    /// The data for a node that was admitted.
     ///
     /// # Errors
-    /// A [`Refusal`] where this node is in no cluster.
+    /// A [`Refusal`] if this node is in no cluster.
     pub async fn create_invitation(&self, inviter: PublicKey) -> Result<JoinedCluster, Refusal> {
         let copy = move |records: Option<&ClusterSnapshot<'_>>| {
             let logs = records?.replica.logs();
@@ -399,7 +398,7 @@ impl ReplicationHandle {
         self.read_logs(copy).await?.ok_or_else(not_in_cluster)
     }
 
-    /// The servers of this node, or its shares, are others. In force when this resolves.
+    /// Sets the servers and shares of this node. In force when this resolves.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -408,37 +407,38 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
-    /// Time has passed.
+    /// Sends a timer tick.
     #[cfg(test)]
     pub(super) fn tick(&self) {
         let _ = self.mailbox.send_to_self(ReplicationMsg::Tick);
     }
 
-    /// A node is linked.
+    /// Reports a new link.
     pub fn link_up(&self, node: NodeId) {
-        // One for each link that comes and goes.
+        // One for each link that starts or ends.
         let _ = self.mailbox.send_to_self(ReplicationMsg::LinkUp(node));
     }
 
-    /// It is linked no more.
+    /// Reports the end of a link.
     pub fn link_down(&self, node: NodeId) {
         let _ = self.mailbox.send_to_self(ReplicationMsg::LinkDown(node));
     }
 
-    /// A linked node has said what it holds. What finds no room is said again.
-    pub fn receive_heads(&self, node: NodeId, held: LogsDigest, turn: MessagePermit) {
+    /// Handles the log digest of a linked node. Dropped if the queue is full: the node sends it again.
+    pub fn receive_heads(&self, node: NodeId, digest: LogsDigest, permit: MessagePermit) {
         let _ = self
             .mailbox
-            .send(ReplicationMsg::Received(node, held, turn));
+            .send(ReplicationMsg::Received(node, digest, permit));
     }
 
-    /// The clock of a linked node was measured. What finds no room is measured again in some seconds.
+    /// Records the measured clock of a linked node. Dropped if the queue is full: it is measured again
+    /// within seconds.
     pub fn record_clock(&self, node: NodeId, clock: PeerClock) {
         let _ = self.mailbox.send(ReplicationMsg::Clock(node, clock));
     }
 
-    /// A linked node has brought entries. Those whose signatures hold are taken, whosever they are. What finds no
-    /// room comes again.
+    /// Handles entries of a linked node. Those with valid signatures are accepted, whichever node wrote
+    /// them. Dropped if the queue is full: they are requested again.
     pub(crate) async fn receive_entries(&self, node: NodeId, entries: LogEntries) {
         if !self.view().link_peers.contains_key(&node) {
             return;
@@ -453,14 +453,14 @@ impl ReplicationHandle {
                 Err(_) => return,
             };
         if !signed.is_empty() {
-            // Waited for: no stream brings them faster than they are taken.
-            let taken = |reply| ReplicationMsg::EntriesReceived(signed, reply);
-            let _ = self.mailbox.ask(taken).await;
+            // Awaited: no stream delivers entries faster than they are handled.
+            let message = |reply| ReplicationMsg::EntriesReceived(signed, reply);
+            let _ = self.mailbox.ask(message).await;
         }
     }
 }
 
-/// The end of a node's log as far as it is known here.
+/// The known end of a node's log.
 fn known_tip(records: &ClusterSnapshot<'_>, node: NodeId) -> Result<LogTip, Refusal> {
     let logs = records.replica.logs();
     match logs.members().get(node) {
@@ -472,7 +472,7 @@ fn known_tip(records: &ClusterSnapshot<'_>, node: NodeId) -> Result<LogTip, Refu
     }
 }
 
-/// The founding entry, and what comes first of each log.
+/// The founding entry, and the first entries of each log.
 fn first_entries(replica: &Replica, cluster: ClusterId) -> Vec<Vec<u8>> {
     let logs = replica.logs();
     let grants = logs.grants();
@@ -489,9 +489,9 @@ fn first_entries(replica: &Replica, cluster: ClusterId) -> Vec<Vec<u8>> {
     let entries = founding
         .into_iter()
         .chain(others.map(|(_, _, entry)| entry));
-    let fitting = entries.take(JOIN_ENTRIES).take_while(|entry| {
+    let included = entries.take(JOIN_ENTRIES).take_while(|entry| {
         bytes += entry.len();
         bytes <= JOIN_BYTES
     });
-    fitting.map(|entry| entry.to_vec()).collect()
+    included.map(|entry| entry.to_vec()).collect()
 }

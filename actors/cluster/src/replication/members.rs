@@ -1,4 +1,4 @@
-//! The members as they are published.
+//! The published views of the members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use mgp_protocol::ids::NodeId;
 
 use super::view::{ClusterMemberView, MemberStatus};
 
-/// All of them.
+/// The views of all members.
 pub(super) fn member_views(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberView>> {
     let mut admitted: BTreeMap<NodeId, NodeId> = BTreeMap::new();
-    for (place, _, told) in replica.logs().grants().member_changes() {
+    for (place, _, change) in replica.logs().grants().member_changes() {
         let (MemberChange::Found { key, .. }
         | MemberChange::Admit { key, .. }
         | MemberChange::Rekey { key, .. }
-        | MemberChange::Recover { key, .. }) = &told.change
+        | MemberChange::Recover { key, .. }) = &change.change
         else {
             continue;
         };
@@ -33,7 +33,7 @@ pub(super) fn member_views(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMem
             role: member.role,
             admitted_by: admitted.get(&node).copied(),
             status: member_status(replica, node, member),
-            removed_ms: member.removal.map(|out| out.at_ms),
+            removed_ms: member.removal.map(|removal| removal.at_ms),
         };
         (node, view)
     });
@@ -43,7 +43,7 @@ pub(super) fn member_views(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMem
 fn member_status(replica: &Replica, node: NodeId, member: &ClusterMember) -> MemberStatus {
     let grants = replica.logs().grants();
     if member.cut_at.is_some() {
-        match member.removal.map(|out| out.reason) {
+        match member.removal.map(|removal| removal.reason) {
             Some(RemovalReason::Left) => MemberStatus::Left,
             Some(RemovalReason::Rekeyed(_)) => MemberStatus::Rekeyed,
             Some(RemovalReason::CutOff) | None => MemberStatus::CutOff,
@@ -61,7 +61,7 @@ fn member_status(replica: &Replica, node: NodeId, member: &ClusterMember) -> Mem
     }
 }
 
-/// The nodes to link to. The one that invited this one is known by its key before the logs name it.
+/// The nodes to link to. The inviter of this node is known by its key before the logs name it.
 pub(super) fn link_peers(
     replica: &Replica,
     inviter: Option<PublicKey>,

@@ -1,4 +1,4 @@
-//! The beginning and the end of a stay in a cluster: it is founded, joined, and forgotten.
+//! The membership of this node in a cluster: founds, joins and forgets it.
 
 use mgp_engine::policy::grants::{
     CausalContext, ClusterId, LogChange, LogPosition, MemberChange, Operation, OperationId,
@@ -14,7 +14,7 @@ use super::state::ReplicationState;
 use super::wire::verify_entries;
 use super::{FoundedCluster, JoinedCluster, RecoveryKey, RequestedBy, events, not_in_cluster};
 
-/// Entries that a node is given when it joins. The rest it asks for.
+/// The most entries sent to a joining node. It requests the rest.
 const JOIN_ENTRIES_MAX: usize = 65_536;
 
 impl ReplicationState {
@@ -53,7 +53,7 @@ impl ReplicationState {
         Ok(FoundedCluster { cluster, recovery })
     }
 
-    /// Takes part in a cluster that a node of it invited this one to.
+    /// Joins a cluster that a member invited this node to.
     pub(super) async fn join(
         &mut self,
         joined: JoinedCluster,
@@ -72,7 +72,7 @@ impl ReplicationState {
         }
         let founds = |signed: &&SignedOperation| signed.encoded().id().0 == joined.cluster.0;
         if signed.iter().find(founds).is_none() {
-            let why = "what founded the cluster is not among the entries";
+            let why = "the founding entry of the cluster is missing";
             return Err(Refusal::BadParams(why.into()));
         }
         let owner = LogsIdentity {
@@ -112,18 +112,18 @@ impl ReplicationState {
         Ok(())
     }
 
-    /// Forgets the cluster, and all that its logs allow.
+    /// Forgets the cluster, and all grants of its logs.
     pub(super) async fn forget(&mut self, by: &RequestedBy) -> Result<(), Refusal> {
-        let stay = self.session.as_ref().ok_or_else(not_in_cluster)?;
-        let details = json!({"cluster": stay.cluster.to_string(), "change": "leave"});
-        let ended = stay.journals.forget_all().await;
+        let session = self.session.as_ref().ok_or_else(not_in_cluster)?;
+        let details = json!({"cluster": session.cluster.to_string(), "change": "leave"});
+        let ended = session.journals.forget_all().await;
         ended.map_err(|error| Refusal::Internal(error.to_string()))?;
         self.session = None;
         let in_force = self.access.set_foreign_rules(None);
         self.publish_view(true);
         let _ = in_force.await;
         let event = events::membership_event(by, details);
-        let told = self.audit.record_decision(event).await;
-        told.map_err(|error| Refusal::Internal(error.to_string()))
+        let recorded = self.audit.record_decision(event).await;
+        recorded.map_err(|error| Refusal::Internal(error.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! A proposal on its way to the disk.
+//! A proposal whose writes are not on disk yet.
 
 use mgp_protocol::mgp::audit::Event;
 use mgp_protocol::refusal::Refusal;
@@ -9,17 +9,17 @@ use super::{ProposalReply, ProposedChanges};
 
 /// A proposal that waits for the disk.
 pub(super) struct PendingProposal {
-    /// The last thing to be stored of it.
+    /// The ticket of its last write.
     pub(super) ticket: u64,
     pub(super) changes: ProposedChanges,
     pub(super) events: Vec<Event>,
-    /// When what it changes is in force here.
+    /// Resolves when its changes are in force here.
     pub(super) applied: Option<oneshot::Receiver<()>>,
     pub(super) reply: ProposalReply,
 }
 
 impl PendingProposal {
-    /// Writes it to the audit log and answers.
+    /// Records it in the audit log and replies.
     pub(super) async fn finish(self, audit: AuditHandle) {
         for event in self.events {
             if let Err(error) = audit.record_decision(event).await {

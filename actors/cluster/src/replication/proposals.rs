@@ -1,4 +1,4 @@
-//! What this node writes to its own log, from the request to the answer.
+//! Proposals: the entries that this node writes to its own log, from the request to the reply.
 
 use mgp_engine::policy::grants::{
     CausalContext, LogChange, LogPosition, MemberChange, Operation, SignedOperation,
@@ -39,8 +39,8 @@ impl ReplicationState {
     }
 
     fn check_may_write(&self) -> Result<(), Refusal> {
-        let stay = self.session.as_ref().ok_or_else(not_in_cluster)?;
-        if stay.pending_proposals.len() >= STORES_MAX {
+        let session = self.session.as_ref().ok_or_else(not_in_cluster)?;
+        if session.pending_proposals.len() >= STORES_MAX {
             let why = format!("{STORES_MAX} changes wait for the disk already; try again");
             return Err(Refusal::Internal(why));
         }
@@ -60,32 +60,32 @@ impl ReplicationState {
                 }
             }
         }
-        let done = written.events.len();
+        let completed = written.events.len();
         let in_force = self.apply_effects(written.effects);
         if let Some(why) = failed {
-            let why = match done {
+            let why = match completed {
                 0 => why,
-                _ => Refusal::BadParams(format!("{why}. {done} changes before it were made")),
+                _ => Refusal::BadParams(format!("{why}. {completed} changes before it were made")),
             };
             return reply.send(Err(why));
         }
-        let made = ProposedChanges {
+        let proposed = ProposedChanges {
             changes,
             number: written.number,
             proposed_at: self.now(),
         };
-        let Some(stay) = &mut self.session else {
+        let Some(session) = &mut self.session else {
             return reply.send(Err(not_in_cluster()));
         };
         match written.ticket {
-            Some(ticket) => stay.pending_proposals.push(PendingProposal {
+            Some(ticket) => session.pending_proposals.push(PendingProposal {
                 ticket,
-                changes: made,
+                changes: proposed,
                 events: written.events,
                 applied: in_force,
                 reply,
             }),
-            None => reply.send(Ok(made)),
+            None => reply.send(Ok(proposed)),
         }
     }
 
@@ -96,7 +96,7 @@ impl ReplicationState {
         written: &mut WrittenChanges,
     ) -> Result<(), Refusal> {
         let (author, now) = (by.principal.name().to_owned(), unix_ms());
-        let proposed = self.with_replica(|replica, means| {
+        let proposed = self.with_replica(|replica, context| {
             let event = |number, replica: &mgp_engine::replication::replica::Replica| {
                 let logs = replica.logs();
                 events::change_event(
@@ -108,7 +108,7 @@ impl ReplicationState {
                 )
             };
             let before = event(None, replica);
-            let (proposed, effects) = replica.propose(change.clone(), &author, now, means)?;
+            let (proposed, effects) = replica.propose(change.clone(), &author, now, context)?;
             Ok((proposed, effects, before))
         });
         let (proposed, effects, mut event) = proposed
@@ -124,7 +124,7 @@ impl ReplicationState {
         Ok(())
     }
 
-    /// The recovery key makes this node an admin.
+    /// Makes this node an admin by the recovery key.
     pub(super) fn recover(
         &mut self,
         recovery: &ClusterRecovery,
@@ -157,30 +157,31 @@ impl ReplicationState {
             ))
         });
         written.events.extend(audited);
-        let taken = self.with_replica(|replica, means| replica.handle_entries(&signed, means));
-        written.add(taken.unwrap_or_default());
+        let accepted =
+            self.with_replica(|replica, context| replica.handle_entries(&signed, context));
+        written.add(accepted.unwrap_or_default());
         let in_force = self.apply_effects(written.effects);
-        let made = ProposedChanges {
+        let proposed = ProposedChanges {
             changes,
             number: None,
             proposed_at: self.now(),
         };
         match (&mut self.session, written.ticket) {
-            (Some(stay), Some(ticket)) => stay.pending_proposals.push(PendingProposal {
+            (Some(session), Some(ticket)) => session.pending_proposals.push(PendingProposal {
                 ticket,
-                changes: made,
+                changes: proposed,
                 events: written.events,
                 applied: in_force,
                 reply,
             }),
             (Some(_) | None, _) => {
-                let why = "the log of the recovery key takes nothing more";
+                let why = "the log of the recovery key is full";
                 reply.send(Err(Refusal::BadParams(why.into())));
             }
         }
     }
 
-    /// Whether this node may not be an admin under its key any more.
+    /// True if this node was demoted under its key and cannot be an admin.
     fn is_demoted(&self) -> bool {
         self.records().is_some_and(|records| {
             let logs = records.replica.logs();
@@ -189,7 +190,7 @@ impl ReplicationState {
         })
     }
 
-    /// The next operations of the recovery key's own log; None where it is of another cluster.
+    /// The next operations of the recovery key's own log; None if it is the key of another cluster.
     fn signed_by_recovery(
         &self,
         recovery: &ClusterRecovery,
@@ -202,17 +203,17 @@ impl ReplicationState {
         if !logs.members().is_recovery(issuer) {
             return None;
         }
-        let here = MemberChange::Recover {
+        let change = MemberChange::Recover {
             key: self.public(),
             name: recovery.name.to_string(),
         };
-        let gone = recovery.removed.iter().map(|node| MemberChange::Cut {
+        let cuts = recovery.removed.iter().map(|node| MemberChange::Cut {
             node: *node,
             at: logs.grants().tip(*node),
             stays_as: None,
         });
         let (first, mut previous) = logs.grants().next_position(issuer);
-        let signed = std::iter::once(here).chain(gone).zip(first..);
+        let signed = std::iter::once(change).chain(cuts).zip(first..);
         let signed = signed.map(|(change, sequence)| {
             let operation = Operation {
                 cluster: Some(logs.cluster()),
@@ -230,28 +231,28 @@ impl ReplicationState {
         Some(signed.collect())
     }
 
-    /// All up to this ticket is on disk: who waited for it is answered.
+    /// Replies to all proposals whose writes up to this ticket are on disk.
     pub(super) fn answer_stored(&mut self, ticket: u64) {
         let audit = self.audit.clone();
-        let Some(stay) = &mut self.session else {
+        let Some(session) = &mut self.session else {
             return;
         };
-        let done = stay
+        let completed = session
             .pending_proposals
             .extract_if(.., |waits| waits.ticket <= ticket);
-        let done: Vec<PendingProposal> = done.collect();
-        if done.is_empty() {
+        let completed: Vec<PendingProposal> = completed.collect();
+        if completed.is_empty() {
             return;
         }
         task::spawn_detached("replication.answer", async move {
-            for proposal in done {
+            for proposal in completed {
                 proposal.finish(audit.clone()).await;
             }
         });
     }
 }
 
-/// What a proposal has brought about so far.
+/// The effects of a proposal so far.
 #[derive(Default)]
 struct WrittenChanges {
     effects: Vec<ReplicaEffect>,

@@ -1,4 +1,4 @@
-//! The key that lies in a drawer.
+//! The recovery key of a cluster, stored offline by a person.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::ids::hex::digit;
 use mgp_runtime::randomness;
 
-/// What its text begins with, so that nobody takes it for something else.
+/// The prefix of its text, so that it is recognized.
 const PREFIX: &str = "mgp-recovery-";
 
-/// The way on when no admin is left: it can make a node an admin. Never on the disk of a node.
+/// Recovers a cluster when no admin is left: it can make a node an admin. Never on the disk of a node.
 pub struct RecoveryKey {
     key: NodeKey,
     secret: [u8; 32],
@@ -25,7 +25,7 @@ impl RecoveryKey {
         Self { key, secret }
     }
 
-    /// Reads what was written down, in either case and with white space and `-` anywhere.
+    /// Parses the text, in either case and with white space and `-` anywhere.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let plain = text.chars().filter(char::is_ascii_alphanumeric);
@@ -41,7 +41,7 @@ impl RecoveryKey {
         Some(Self::from_secret(secret))
     }
 
-    /// What is written down.
+    /// Renders the text to write down.
     #[must_use]
     pub fn render(&self) -> String {
         let digits = self.secret.iter().map(|byte| format!("{byte:02x}"));
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_down_is_read_however_it_is_typed() {
+    fn recovery_key_is_parsed_in_any_case_and_spacing() {
         let key = RecoveryKey::generate();
         let text = key.render();
         let typed = text.to_uppercase().replace('-', " ");

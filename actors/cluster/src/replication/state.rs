@@ -1,4 +1,4 @@
-//! The state of the actor: the replica, while this node is in a cluster, and what others wait for.
+//! The state of the replication actor: the replica, while this node is in a cluster, and pending replies.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,23 +33,23 @@ use tokio::sync::{oneshot, watch};
 use super::disk::{LOGS_WITNESS, LoadedLogs, LogJournals, LogWriter, OpenedLogs};
 use super::pending::PendingProposal;
 use super::view::ClusterView;
-use super::wire::{WireMessage, parse_held};
+use super::wire::{WireMessage, parse_digest};
 use super::{
     ClusterSnapshot, ReadLogs, ReplicationEvent, ReplicationMsg, ReplicationStart, TransferPermit,
     events, members, not_in_cluster,
 };
 
-/// Writes on their way to the disk; while there are as many, nothing of others is taken. It comes again.
+/// The most queued writes; above it nothing of other nodes is accepted. They send it again.
 pub(super) const STORES_MAX: usize = 64;
-/// Proposals that are followed at a time; the oldest is followed no further. A person waits for one.
+/// The most watched proposals; the oldest is dropped. A person waits for one.
 const WATCHED_MAX: usize = 64;
-/// The longest time between two looks at the clock, and the parts of a lease that it is.
+/// The tick interval, and the fraction of a lease that limits it.
 const TICK: Duration = Duration::from_secs(1);
 const TICKS: u32 = 12;
-/// The part of a lease by which it must have grown before its new end is published.
+/// The fraction of a lease by which its end must have grown before it is published.
 const LEASE_GROWTH: u32 = 4;
 
-/// A stay in a cluster.
+/// A membership in a cluster, from joining until leaving.
 pub(super) struct ClusterSession {
     pub(super) replica: Replica,
     pub(super) cluster: ClusterId,
@@ -57,16 +57,16 @@ pub(super) struct ClusterSession {
     pub(super) journals: LogJournals,
     writer: LogWriter,
     number: u64,
-    /// Tickets that were given, and are not stored.
+    /// Tickets of writes that are not on disk yet.
     pub(super) storing: BTreeSet<u64>,
-    /// Nodes to which entries are being brought.
+    /// Nodes to which entries are being sent.
     transfers: BTreeSet<NodeId>,
-    /// Those of them to which more is to be brought.
+    /// Nodes of these that need another transfer.
     pending_transfers: BTreeSet<NodeId>,
     pub(super) pending_proposals: Vec<PendingProposal>,
     watchers: Vec<(u64, watch::Sender<Confirmation>)>,
     rules: Arc<ForeignRules>,
-    /// What is lost that no other node has: in words.
+    /// Descriptions of losses that no other node can repair.
     lost: Vec<String>,
     /// The time of the backup that this node was restored from, until its log is confirmed.
     restored: Option<String>,
@@ -78,7 +78,7 @@ pub struct ReplicationState {
     instance: LifeId,
     pub(super) folder: PathBuf,
     pub(super) witness: Witness,
-    /// There are no logs, and a witness says that there were.
+    /// Set if a witness exists without logs.
     pub(super) missing: Option<Arc<str>>,
     lease: Duration,
     clock: fn() -> MonotonicTime,
@@ -89,7 +89,7 @@ pub struct ReplicationState {
     mailbox: Mailbox<ReplicationMsg>,
     servers: LocalServers,
     linked: BTreeSet<NodeId>,
-    /// How many stays there were.
+    /// The number of the last session.
     last_session: u64,
     pub(super) session: Option<ClusterSession>,
     _ticks: SupervisedTask<()>,
@@ -97,14 +97,14 @@ pub struct ReplicationState {
 
 impl std::fmt::Debug for ReplicationState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let cluster = self.session.as_ref().map(|stay| stay.cluster);
+        let cluster = self.session.as_ref().map(|session| session.cluster);
         f.debug_struct("ReplicationState")
             .field("cluster", &cluster)
             .finish_non_exhaustive()
     }
 }
 
-/// Reminds the actor of the time. A reminder that finds no room is not missed.
+/// Sends timer ticks to the actor. A tick lost in a full queue does no harm.
 async fn send_ticks(me: Mailbox<ReplicationMsg>, each: Duration) {
     let mut interval = tokio::time::interval(each);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -197,11 +197,11 @@ impl ReplicationState {
         });
         self.missing = None;
         self.witness_tips();
-        // Who is alone confirms its own log; who is linked already is asked.
+        // A lone node confirms its own log; nodes that are linked already are asked.
         self.tick();
     }
 
-    /// Lets the replica do something, and carries out what it wants done. What comes back tells when changed
+    /// Runs a step of the replica and applies its effects. The returned receiver resolves when changed
     /// rules are in force.
     pub(super) fn run(
         &mut self,
@@ -215,7 +215,7 @@ impl ReplicationState {
         &mut self,
         act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> T,
     ) -> Option<T> {
-        let stay = self.session.as_mut()?;
+        let session = self.session.as_mut()?;
         let key = &self.key;
         let mut means = ReplicaContext {
             now: (self.clock)(),
@@ -223,7 +223,7 @@ impl ReplicationState {
             nonce: &mut || Nonce(randomness::random_bytes()),
             sign: &|operation| SignedOperation::new(operation, key),
         };
-        Some(act(&mut stay.replica, &mut means))
+        Some(act(&mut session.replica, &mut means))
     }
 
     pub(super) fn apply_effects(
@@ -238,9 +238,9 @@ impl ReplicationState {
                     entries,
                     pending_revokes: owed,
                 } => {
-                    if let Some(stay) = &mut self.session {
-                        stay.storing.insert(ticket);
-                        stay.writer.store(ticket, &entries, owed.as_deref());
+                    if let Some(session) = &mut self.session {
+                        session.storing.insert(ticket);
+                        session.writer.store(ticket, &entries, owed.as_deref());
                     }
                 }
                 ReplicaEffect::Send(node, message) => self.send(node, message),
@@ -254,11 +254,11 @@ impl ReplicationState {
         in_force
     }
 
-    /// Two living nodes have this node's key: that is kept, and told.
+    /// Records and reports that two live nodes have this node's key.
     fn record_duplicate_key(&self, node: NodeId, all: &BTreeSet<NodeId>) {
-        let Some(stay) = &self.session else { return };
-        stay.writer.store_duplicates(all);
-        let logs = stay.replica.logs();
+        let Some(session) = &self.session else { return };
+        session.writer.store_duplicates(all);
+        let logs = session.replica.logs();
         self.audit
             .record(events::duplicate_key_event(node, logs.cluster()));
         let name = logs.members().get(node).map(|member| &*member.name);
@@ -270,7 +270,7 @@ impl ReplicationState {
     }
 
     fn send(&mut self, node: NodeId, message: LogMessage) {
-        let Some(stay) = self
+        let Some(session) = self
             .session
             .as_mut()
             .filter(|_| self.linked.contains(&node))
@@ -278,15 +278,15 @@ impl ReplicationState {
             return;
         };
         match WireMessage::from_message(message) {
-            WireMessage::Held(held) => {
-                let said = Control::Logs(held);
-                self.events.send(ReplicationEvent::Send(node, said));
+            WireMessage::Held(digest) => {
+                let message = Control::Logs(digest);
+                self.events.send(ReplicationEvent::Send(node, message));
             }
-            WireMessage::Entries(_) if stay.transfers.contains(&node) => {
-                stay.pending_transfers.insert(node);
+            WireMessage::Entries(_) if session.transfers.contains(&node) => {
+                session.pending_transfers.insert(node);
             }
             WireMessage::Entries(entries) => {
-                stay.transfers.insert(node);
+                session.transfers.insert(node);
                 let turn = TransferPermit::new(node, self.mailbox.clone());
                 self.events
                     .send(ReplicationEvent::Transfer(node, entries, turn));
@@ -294,44 +294,44 @@ impl ReplicationState {
         }
     }
 
-    /// Tells access control what the logs allow, where that has changed.
+    /// Sends access control the rules of the logs, if they changed.
     fn update_rules(&mut self, changed: bool) -> Option<oneshot::Receiver<()>> {
         let now = (self.clock)();
-        let stay = self.session.as_mut()?;
-        let lease = stay.replica.lease(now);
+        let session = self.session.as_mut()?;
+        let lease = session.replica.lease(now);
         let next = match changed {
-            true => foreign_rules(&stay.replica, &self.servers, unix_ms(), now),
-            false if has_lease_changed(stay.rules.lease(), lease, self.lease) => {
-                stay.rules.with_lease(lease)
+            true => foreign_rules(&session.replica, &self.servers, unix_ms(), now),
+            false if has_lease_changed(session.rules.lease(), lease, self.lease) => {
+                session.rules.with_lease(lease)
             }
             false => return None,
         };
-        stay.rules = Arc::new(next);
-        Some(self.access.set_foreign_rules(Some(stay.rules.clone())))
+        session.rules = Arc::new(next);
+        Some(self.access.set_foreign_rules(Some(session.rules.clone())))
     }
 
-    /// Publishes what is known of the cluster, where that has changed.
+    /// Publishes the view of the cluster, if it changed.
     pub(super) fn publish_view(&mut self, changed: bool) {
         let before = self.view.load();
-        let here = self.key.node_id();
-        let mut next = ClusterView::standalone(here, self.lease);
+        let local = self.key.node_id();
+        let mut next = ClusterView::standalone(local, self.lease);
         next.loss = self.describe_loss();
         if before.loss.is_some() && next.loss.is_none() {
-            tracing::info!("the logs of the cluster lack nothing any more of what they held");
+            tracing::info!("the logs of the cluster are complete again");
         }
         self.finish_restore();
-        if let Some(stay) = &self.session {
-            let replica = &stay.replica;
+        if let Some(session) = &self.session {
+            let replica = &session.replica;
             let grants = replica.logs().grants();
-            next.cluster = Some(stay.cluster);
-            let in_it = replica.logs().members().get(here);
+            next.cluster = Some(session.cluster);
+            let in_it = replica.logs().members().get(local);
             next.role = in_it
                 .filter(|member| member.is_active())
                 .and_then(|member| member.role);
             let (members, speaks_with) = if changed || before.cluster != next.cluster {
                 (
                     members::member_views(replica),
-                    members::link_peers(replica, stay.inviter),
+                    members::link_peers(replica, session.inviter),
                 )
             } else {
                 (before.members.clone(), before.link_peers.clone())
@@ -344,7 +344,7 @@ impl ReplicationState {
             next.silent_node = replica.expired_peer(now);
             next.next_silent = replica.overdue_peer(now);
             next.forked = grants.forked_issuers().collect();
-            next.failure = stay.writer.failure();
+            next.failure = session.writer.failure();
         }
         if next.is_same(&before) {
             return;
@@ -356,27 +356,27 @@ impl ReplicationState {
     }
 
     fn update_watchers(&mut self) {
-        let Some(stay) = &mut self.session else {
+        let Some(session) = &mut self.session else {
             return;
         };
-        let replica = &stay.replica;
-        stay.watchers.retain(|(number, told)| {
+        let replica = &session.replica;
+        session.watchers.retain(|(number, published)| {
             let now = replica.confirmation(*number);
-            told.send_if_modified(|before| {
+            published.send_if_modified(|before| {
                 let differs = *before != now;
                 *before = now;
                 differs
             });
-            !told.is_closed()
+            !published.is_closed()
         });
     }
 
-    /// Time has passed.
+    /// Handles a timer tick.
     pub(super) fn tick(&mut self) {
         let linked = self.linked.clone();
         let _in_force = self.run(|replica, means| {
             let mut effects = replica.handle_timeout(means);
-            // Who is linked and was not asked before it was known.
+            // A node that is linked and was not asked before it was known.
             effects.retain(|effect| match effect {
                 ReplicaEffect::Send(node, _) => linked.contains(node),
                 ReplicaEffect::Store { .. }
@@ -397,8 +397,8 @@ impl ReplicationState {
         self.linked.remove(&node);
     }
 
-    pub(super) fn receive_heads(&mut self, node: NodeId, held: LogsDigest) {
-        if let Some(message) = parse_held(held) {
+    pub(super) fn receive_heads(&mut self, node: NodeId, digest: LogsDigest) {
+        if let Some(message) = parse_digest(digest) {
             let _in_force = self.run(|replica, means| replica.handle_message(node, message, means));
         }
     }
@@ -408,31 +408,36 @@ impl ReplicationState {
     }
 
     pub(super) fn handle_stored(&mut self, number: u64, ticket: u64) {
-        let Some(stay) = self.session.as_mut().filter(|stay| stay.number == number) else {
+        let Some(session) = self
+            .session
+            .as_mut()
+            .filter(|session| session.number == number)
+        else {
             return;
         };
-        stay.storing.retain(|given| *given > ticket);
+        session.storing.retain(|stored| *stored > ticket);
         let _in_force = self.run(|replica, means| replica.handle_stored(ticket, means));
         self.witness_tips();
         self.answer_stored(ticket);
     }
 
-    /// Has it witnessed where logs end on disk, of those that lack nothing.
+    /// Witnesses the ends of complete logs on disk.
     fn witness_tips(&self) {
-        let Some(stay) = &self.session else { return };
-        let shortened: BTreeSet<NodeId> = stay.replica.incomplete_logs().collect();
-        let heads = stay.replica.heads();
+        let Some(session) = &self.session else { return };
+        let shortened: BTreeSet<NodeId> = session.replica.incomplete_logs().collect();
+        let heads = session.replica.heads();
         let whole = heads.iter().filter(|(node, _)| !shortened.contains(node));
-        stay.writer
+        session
+            .writer
             .witness_tips(whole.map(|(node, head)| (*node, head.tip)).collect());
     }
 
-    /// The log of a restored node is confirmed: the next start needs no more than any other.
+    /// Ends the restore mode once the log of a restored node is confirmed.
     fn finish_restore(&mut self) {
-        let Some(stay) = &mut self.session else {
+        let Some(session) = &mut self.session else {
             return;
         };
-        if stay.replica.is_unconfirmed_restore() || stay.restored.take().is_none() {
+        if session.replica.is_unconfirmed_restore() || session.restored.take().is_none() {
             return;
         }
         tracing::info!("every other node has confirmed the log of this restored one");
@@ -440,60 +445,60 @@ impl ReplicationState {
         let forget = task::run_blocking("replication.restored", move || record.forget());
         task::spawn_detached("replication.restored", async move {
             if let Ok(Err(error)) = forget.await {
-                tracing::warn!(%error, "the record of the restore stays until the next start");
+                tracing::warn!(%error, "the record of the restore could not be removed; it stays until the next start");
             }
         });
     }
 
-    /// What the logs lack that they held, and what to do: in words.
+    /// Describes what is missing from the logs, and what to do.
     fn describe_loss(&self) -> Option<Arc<str>> {
-        let Some(stay) = self.session.as_ref() else {
+        let Some(session) = self.session.as_ref() else {
             return self.missing.clone();
         };
-        let members = stay.replica.logs().members();
+        let members = session.replica.logs().members();
         let name = |node| {
             members
                 .get(node)
                 .map_or_else(|| node.short_id(), |it| it.name.to_string())
         };
-        let lacking: Vec<String> = stay.replica.incomplete_logs().map(name).collect();
-        let lacking = (!lacking.is_empty()).then(|| {
+        let incomplete: Vec<String> = session.replica.incomplete_logs().map(name).collect();
+        let incomplete = (!incomplete.is_empty()).then(|| {
             format!(
                 "{} has been shortened: it held more of what was written at {}, and agents of other nodes may do nothing here until other nodes have brought that; if none has it, put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`",
-                stay.journals.path().display(),
-                lacking.join(", ")
+                session.journals.path().display(),
+                incomplete.join(", ")
             )
         });
-        let unconfirmed = stay.replica.is_unconfirmed_restore();
-        let restored = stay.restored.as_ref().filter(|_| unconfirmed).map(|at| {
+        let unconfirmed = session.replica.is_unconfirmed_restore();
+        let restored = session.restored.as_ref().filter(|_| unconfirmed).map(|at| {
             format!(
                 "this node was restored from a backup of {at}, and does not know what happened later: agents of other nodes may do nothing here and it signs nothing, until every other node has confirmed its log; cut nodes that are gone for good on another node, or run `mgp down`, then `mgp accept {RESTORED_LOGS}`"
             )
         });
-        let all = lacking.into_iter().chain(stay.lost.clone());
+        let all = incomplete.into_iter().chain(session.lost.clone());
         let all: Vec<String> = all.chain(restored).collect();
         (!all.is_empty()).then(|| all.join("; ").into())
     }
 
     pub(super) fn handle_transfer_done(&mut self, node: NodeId) {
-        let Some(stay) = &mut self.session else {
+        let Some(session) = &mut self.session else {
             return;
         };
-        stay.transfers.remove(&node);
-        if stay.pending_transfers.remove(&node) {
+        session.transfers.remove(&node);
+        if session.pending_transfers.remove(&node) {
             let _in_force =
                 self.run(|replica, _| replica.handle_delivered(node).into_iter().collect());
         }
     }
 
     pub(super) fn is_flushed(&self) -> bool {
-        let stay = self.session.as_ref();
-        stay.is_none_or(|stay| stay.storing.is_empty() && stay.transfers.is_empty())
+        let session = self.session.as_ref();
+        session.is_none_or(|session| session.storing.is_empty() && session.transfers.is_empty())
     }
 
-    pub(super) fn set_servers(&mut self, known: LocalServers) {
-        if self.servers != known {
-            self.servers = known;
+    pub(super) fn set_servers(&mut self, servers: LocalServers) {
+        if self.servers != servers {
+            self.servers = servers;
             let _in_force = self.update_rules(true);
         }
     }
@@ -507,9 +512,9 @@ impl ReplicationState {
     }
 
     pub(super) fn records(&self) -> Option<ClusterSnapshot<'_>> {
-        let stay = self.session.as_ref()?;
+        let session = self.session.as_ref()?;
         Some(ClusterSnapshot {
-            replica: &stay.replica,
+            replica: &session.replica,
             servers: &self.servers,
             now: (self.clock)(),
             now_ms: unix_ms(),
@@ -525,24 +530,24 @@ impl ReplicationState {
         &mut self,
         number: u64,
     ) -> Result<watch::Receiver<Confirmation>, Refusal> {
-        let stay = self.session.as_mut().ok_or_else(not_in_cluster)?;
-        if stay.watchers.len() >= WATCHED_MAX {
-            stay.watchers.remove(0);
+        let session = self.session.as_mut().ok_or_else(not_in_cluster)?;
+        if session.watchers.len() >= WATCHED_MAX {
+            session.watchers.remove(0);
         }
-        let (told, followed) = watch::channel(stay.replica.confirmation(number));
-        stay.watchers.push((number, told));
+        let (published, followed) = watch::channel(session.replica.confirmation(number));
+        session.watchers.push((number, published));
         Ok(followed)
     }
 }
 
-/// Whether another end of the lease is to be told: it begins or ends, or has grown enough.
-fn has_lease_changed(told: ForeignLease, now: ForeignLease, length: Duration) -> bool {
-    match (told, now) {
+/// True if the end of the lease is to be published again: it begins or ends, or has grown enough.
+fn has_lease_changed(published: ForeignLease, now: ForeignLease, length: Duration) -> bool {
+    match (published, now) {
         (ForeignLease::Valid(Some((before, _))), ForeignLease::Valid(Some((after, _)))) => {
             after < before || after.duration_since(before) >= length / LEASE_GROWTH
         }
         (ForeignLease::Valid(_) | ForeignLease::Expired(_) | ForeignLease::LogsIncomplete, _) => {
-            told != now
+            published != now
         }
     }
 }

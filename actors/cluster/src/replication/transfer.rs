@@ -1,4 +1,4 @@
-//! Entries on their way between two nodes: a stream for each message of them.
+//! Transfers of log entries between two nodes: a stream with several messages.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::{ReplicationHandle, ReplicationMsg};
 use crate::links::PeerLink;
 
-/// Longest that one message of entries is on its way: half a megabyte over a slow line.
+/// The deadline for one message of entries: half a megabyte over a slow line.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Messages on one stream. A node that brings more begins another one.
+/// The most messages on one stream. A node that sends more opens another one.
 const MESSAGES: usize = 16;
 
-/// The right to bring entries to a node. There is one for each node: dropped, it lets the next ones go.
+/// The permit to send entries to a node. There is one for each node; on drop, the next transfer may start.
 #[derive(Debug)]
 pub struct TransferPermit {
     node: NodeId,
@@ -33,34 +33,34 @@ impl TransferPermit {
 
 impl Drop for TransferPermit {
     fn drop(&mut self) {
-        // One for each turn, of which there is one for each node.
+        // One for each permit, of which there is one for each node.
         let _ = self
             .actor
             .send_to_self(ReplicationMsg::TransferDone(self.node));
     }
 }
 
-/// Why entries did not come over. What is missing is asked for again.
+/// Errors of a transfer. Missing entries are requested again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// No stream.
+    /// The stream could not be opened.
     #[error(transparent)]
     Begin(#[from] BeginCallError),
-    /// It could not be written.
+    /// A message could not be written.
     #[error(transparent)]
     Write(#[from] WriteFailure),
-    /// It could not be read.
+    /// A message could not be read.
     #[error(transparent)]
     Read(#[from] StreamFailure),
-    /// It holds something else.
-    #[error("what came is no entries of logs: {0}")]
+    /// A message is malformed.
+    #[error("invalid log entries: {0}")]
     Malformed(String),
-    /// More messages than a stream has.
+    /// The stream has too many messages.
     #[error("more than {MESSAGES} messages on one stream")]
     TooMany,
 }
 
-/// Brings entries to the node of this link.
+/// Sends entries to the node of this link.
 ///
 /// # Errors
 /// [`TransferError`].
@@ -76,13 +76,13 @@ pub async fn send_entries(
     stream.send(Bytes::from(SyncOpening::Logs.encode())).await?;
     stream.send(Bytes::from(entries.encode())).await?;
     stream.finish();
-    // The node ends its side when it has read all.
+    // The node closes its side when it has read all.
     let _ = stream.next().await;
     drop(turn);
     Ok(())
 }
 
-/// Takes the entries of a stream that the node has opened, and whose opening was read.
+/// Receives the entries of a stream whose opening was read.
 ///
 /// # Errors
 /// [`TransferError`].

@@ -10,34 +10,34 @@ use mgp_engine::policy::grants::{ClusterId, MemberRole};
 use mgp_protocol::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
-/// The cluster as this node knows it.
+/// The state of the cluster as known to this node.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// This node.
     pub node: NodeId,
     /// Its cluster; None when it is in none.
     pub cluster: Option<ClusterId>,
-    /// What this node certainly may do there.
+    /// The role of this node that is certain.
     pub role: Option<MemberRole>,
     /// All nodes ever admitted, this node included.
     pub members: Arc<BTreeMap<NodeId, ClusterMemberView>>,
-    /// The nodes to link to, with their keys: what is not in it has no link.
+    /// The nodes to link to, with their keys; other nodes get no link.
     pub link_peers: Arc<BTreeMap<NodeId, PublicKey>>,
     /// True when this node may sign: other nodes have confirmed its log since its start.
     pub is_confirmed: bool,
-    /// How many revocations wait to be signed.
+    /// The number of revocations that wait to be signed.
     pub owed_revokes: usize,
-    /// Somebody who was not heard within the lease: agents of other nodes may do nothing here meanwhile.
+    /// A node without a message within the lease: agents of other nodes have no rights here meanwhile.
     pub silent_node: Option<NodeId>,
-    /// Somebody who will not have been heard within the lease then, if it stays as silent as it is.
+    /// The next node whose lease will expire, and when, if it stays silent.
     pub next_silent: Option<(MonotonicTime, NodeId)>,
-    /// How long the lease is.
+    /// The length of the lease.
     pub lease: Duration,
     /// Nodes that signed two logs.
     pub forked: Vec<NodeId>,
-    /// What the logs lack of what they held, and what to do: agents of other nodes may do nothing here meanwhile.
+    /// What the logs have lost, and what to do: agents of other nodes have no rights here meanwhile.
     pub loss: Option<Arc<str>>,
-    /// Why nothing new is on disk.
+    /// The current disk failure, if any.
     pub failure: Option<Arc<str>>,
     /// Cancelled when a newer view is published.
     pub replaced: CancellationToken,
@@ -46,30 +46,31 @@ pub struct ClusterView {
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMemberView {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Its key.
     pub key: PublicKey,
-    /// What it certainly may do.
+    /// Its role that is certain.
     pub role: Option<MemberRole>,
-    /// Who let it in; itself for the founder.
+    /// The node that admitted it; itself for the founder.
     pub admitted_by: Option<NodeId>,
-    /// How it stands.
+    /// Its status.
     pub status: MemberStatus,
-    /// When it came to be out, in milliseconds since 1970, by the clock of who wrote it.
+    /// When its membership ended, in milliseconds since 1970, by the clock of the writer.
     pub removed_ms: Option<u64>,
 }
 
-/// How a node stands in its cluster.
+/// The status of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStatus {
-    /// It takes part.
+    /// A member.
     Active,
-    /// It said that it writes nothing until it is heard again.
+    /// It was shut down gracefully, and writes nothing until its next message.
     Retired,
-    /// Its admission is in doubt: what says it is missing in part, or is of a log that is forked or cut off.
+    /// Its admission is in doubt: the entry that admits it is missing in part, or is of a log that is
+    /// forked or cut off.
     Doubtful,
-    /// It said that it leaves.
+    /// It has left.
     Left,
     /// It was cut off.
     CutOff,
@@ -77,12 +78,12 @@ pub enum MemberStatus {
     Rekeyed,
     /// It signed two logs, or somebody with its key did.
     Forked,
-    /// Two living nodes have its key.
+    /// Two live nodes have its key.
     DuplicateKey,
 }
 
 impl MemberStatus {
-    /// True when it has no part in the cluster any more, under this key.
+    /// True if it is no longer a member under this key.
     #[must_use]
     pub fn is_out(self) -> bool {
         match self {
@@ -95,7 +96,7 @@ impl MemberStatus {
 }
 
 impl ClusterView {
-    /// Of a node that is in no cluster.
+    /// The view of a node that is in no cluster.
     #[must_use]
     pub fn standalone(node: NodeId, lease: Duration) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl ClusterView {
         }
     }
 
-    /// The member of that name, if just one has it and takes part.
+    /// The member of that name, if exactly one active member has it.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn find_member(&self, name: &str) -> Option<NodeId> {
@@ -127,7 +128,7 @@ impl ClusterView {
         named.next().is_none().then_some(*node)
     }
 
-    /// True when both say the same.
+    /// True if both views are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.node == other.node
             && self.cluster == other.cluster

@@ -16,7 +16,7 @@ use mgp_protocol::federation::tool_index::RecordBytes;
 
 use mgp_engine::replication::replica::LogMessage;
 
-/// What is said of the logs that are held, or entries of them.
+/// A log message on the wire: a digest of held logs, or entries.
 pub(super) enum WireMessage {
     Held(LogsDigest),
     Entries(LogEntries),
@@ -32,13 +32,13 @@ impl WireMessage {
                 lease,
             } => Self::Held(LogsDigest {
                 lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-                ..to_logs_held(LogsDigestReason::Ask, life, Some(nonce), &heads)
+                ..to_logs_digest(LogsDigestReason::Ask, life, Some(nonce), &heads)
             }),
             LogMessage::Response {
                 instance: life,
                 nonce,
                 heads,
-            } => Self::Held(to_logs_held(
+            } => Self::Held(to_logs_digest(
                 LogsDigestReason::Answer,
                 life,
                 Some(nonce),
@@ -47,13 +47,13 @@ impl WireMessage {
             LogMessage::Announce {
                 instance: life,
                 heads,
-            } => Self::Held(to_logs_held(LogsDigestReason::Tell, life, None, &heads)),
+            } => Self::Held(to_logs_digest(LogsDigestReason::Tell, life, None, &heads)),
             LogMessage::Entries(entries) => Self::Entries(to_entries(&entries)),
         }
     }
 }
 
-fn to_logs_held(
+fn to_logs_digest(
     reason: LogsDigestReason,
     life: LifeId,
     nonce: Option<Nonce>,
@@ -74,8 +74,8 @@ fn to_logs_held(
     }
 }
 
-/// What a peer has said; None when it says nothing that can be meant.
-pub(super) fn parse_held(held: LogsDigest) -> Option<LogMessage> {
+/// Parses a peer's digest; None if it is invalid.
+pub(super) fn parse_digest(held: LogsDigest) -> Option<LogMessage> {
     if held.heads.len() > ISSUERS_MAX {
         return None;
     }
@@ -117,7 +117,7 @@ fn to_entries(entries: &[Arc<[u8]>]) -> LogEntries {
     }
 }
 
-/// The entries whose signatures hold; of a message of more than one holds, none.
+/// Verifies the entries of a message; all are rejected if one signature is invalid.
 pub(super) fn verify_entries(
     entries: impl ExactSizeIterator<Item = impl AsRef<[u8]>>,
 ) -> Vec<SignedOperation> {
@@ -145,9 +145,9 @@ pub(super) fn verify_entries(
 mod tests {
     use super::*;
 
-    /// FED-038: each question says for how long its answer is believed; older versions say nothing.
+    /// FED-038: each request carries the duration of its lease; older versions carry none.
     #[test]
-    fn a_question_carries_the_lease_and_none_of_an_older_version() {
+    fn digest_carries_the_lease_except_in_older_versions() {
         let asked = |lease| LogMessage::Request {
             instance: LifeId([1; 16]),
             nonce: Nonce([2; 16]),
@@ -159,7 +159,7 @@ mod tests {
                 panic!("a question says what is held");
             };
             assert_eq!(held.lease_ms, lease_ms);
-            assert_eq!(parse_held(held), Some(asked(lease)));
+            assert_eq!(parse_digest(held), Some(asked(lease)));
         }
     }
 }

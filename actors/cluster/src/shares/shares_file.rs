@@ -1,4 +1,4 @@
-//! The rules on disk. Without the file nothing is shared, so its loss opens nothing.
+//! The share rules on disk. Without the file nothing is shared, so its loss opens nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use mgp_store::regular_file;
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SharesFileError {
-    /// The disk.
+    /// It cannot be read.
     #[error("{}: {error}", .path.display())]
     Disk {
         /// Its path.
@@ -18,7 +18,7 @@ pub(crate) enum SharesFileError {
         /// The system's error.
         error: io::Error,
     },
-    /// It was changed after it was written.
+    /// It is damaged.
     #[error(
         "{} is damaged ({why}): nobody knows what this node shares; put a copy back, or share nothing with `echo '[]' > {}` and share anew",
         .path.display(), .path.display()
@@ -26,7 +26,7 @@ pub(crate) enum SharesFileError {
     Damaged {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
@@ -56,7 +56,7 @@ pub(super) fn read(path: &Path) -> Result<Shares, SharesFileError> {
     Ok(shares)
 }
 
-/// On disk when this returns.
+/// Writes the file; on disk when this returns.
 pub(super) fn write(path: &Path, shares: &Shares) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     atomic_file::create_folder(folder)?;

@@ -6,7 +6,7 @@ use mgp_store::audit::operator_actor;
 
 use super::*;
 
-fn wish(server: &str, tools: Option<&str>) -> ShareSpec {
+fn share_spec(server: &str, tools: Option<&str>) -> ShareSpec {
     ShareSpec {
         server: ServerId::new(server),
         to: ShareAudience::Cluster,
@@ -20,12 +20,12 @@ type Seen = Arc<Mutex<Vec<usize>>>;
 
 async fn start(file: &Path) -> (SharesHandle, ActorCell, Seen) {
     let seen = Seen::default();
-    let told = Arc::clone(&seen);
+    let counts = Arc::clone(&seen);
     let start = SharesStart {
         file: file.to_owned(),
         witness: Witness::default(),
         changed: EventSink::new(move |shares: Arc<Shares>| {
-            told.lock().unwrap().push(shares.len());
+            counts.lock().unwrap().push(shares.len());
         }),
         audit: AuditHandle::disabled(),
     };
@@ -33,24 +33,24 @@ async fn start(file: &Path) -> (SharesHandle, ActorCell, Seen) {
     (handle, cell, seen)
 }
 
-/// PRJ-005, FED-029: nothing is shared until somebody shares it, and what was shared is so after a restart.
+/// PRJ-005, FED-029: nothing is shared by default, and shares survive a restart.
 #[tokio::test]
-async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
+async fn rules_survive_a_restart_until_removed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cluster/shares.json");
     let (shares, cell, seen) = start(&file).await;
     assert!(shares.current().is_empty() && !file.exists());
     let rule = shares
-        .add(wish("files", Some("read")), operator_actor())
+        .add(share_spec("files", Some("read")), operator_actor())
         .await;
     let rule = rule.unwrap().unwrap();
     assert_eq!(rule.to_string(), "files:read to cluster");
     let again = shares
-        .add(wish("files", Some("read")), operator_actor())
+        .add(share_spec("files", Some("read")), operator_actor())
         .await;
     assert_eq!(again.unwrap(), None);
     shares
-        .add(wish("git", None), operator_actor())
+        .add(share_spec("git", None), operator_actor())
         .await
         .unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 2], "only changes are told");
@@ -64,8 +64,8 @@ async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
         Some("write".into()),
         operator_actor(),
     );
-    let words = refused.await.unwrap_err().to_string();
-    assert!(words.contains("read to cluster"), "{words}");
+    let message = refused.await.unwrap_err().to_string();
+    assert!(message.contains("read to cluster"), "{message}");
     let ended = shares.remove(ServerId::new("files"), None, None, operator_actor());
     assert_eq!(ended.await.unwrap(), [rule]);
     shares
@@ -81,20 +81,24 @@ async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_not_shared() {
+async fn share_that_cannot_be_stored_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("shares.json");
     let (shares, _cell, seen) = start(&file).await;
     std::fs::create_dir_all(file.join("in the way")).unwrap();
-    let failed = shares.add(wish("files", None), operator_actor()).await;
+    let failed = shares
+        .add(share_spec("files", None), operator_actor())
+        .await;
     assert!(matches!(failed, Err(ShareChangeError::Save(_))));
     assert!(shares.current().is_empty() && seen.lock().unwrap().is_empty());
-    let refused = shares.add(wish("nas/files", None), operator_actor()).await;
+    let refused = shares
+        .add(share_spec("nas/files", None), operator_actor())
+        .await;
     assert!(matches!(refused, Err(ShareChangeError::Refused(_))));
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_told_with_the_way_out() {
+async fn damaged_file_is_reported_with_a_fix() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("shares.json");
     std::fs::write(&file, "[{\"server\":\"files\"}]").unwrap();

@@ -1,5 +1,5 @@
-//! Copies of other nodes' indexes on disk, so that they survive a restart. Everything in them can be copied again: a
-//! damaged file is not read, and nothing waits for the disk.
+//! Copies of other nodes' indexes on disk, so that they survive a restart. Everything in them can be copied
+//! again: a damaged file is ignored, and no call waits for the disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,39 +20,39 @@ use mgp_store::regular_file;
 
 use super::node_handles::create_private_folder;
 
-/// Longest file: the records, their names and little else.
+/// The longest file: the records, their names and little else.
 const FILE_MAX: u64 = 2 * BYTES_MAX as u64;
 const EXTENSION: &str = ".index";
-/// Of what this node itself offers.
+/// The extension of this node's own index.
 const OWN_EXTENSION: &str = ".own";
 
-/// What is to become of a file.
+/// An update of a copy's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CopyUpdate {
-    /// The node was heard: what is kept is so old and no older.
+    /// A message of the node arrived: only the age of its copy changes.
     Heard,
-    /// The copy is another one, or there is none any more.
+    /// The copy changed, or was removed.
     Changed,
 }
 
-/// What is to be written of a node.
+/// The content to write for a node.
 pub(super) enum CopyToWrite {
     /// The copy of another node's index.
     Remote {
         digest: IndexDigest,
         entries: Vec<(IndexKey, RemoteEntry)>,
-        /// The hashes of those that were not taken.
+        /// The hashes of the rejected entries.
         rejected: Vec<(IndexKey, IndexRoot)>,
     },
-    /// What this node's own servers offer, for its next start.
+    /// The index of this node's own servers, for its next start.
     Own(IndexPage),
 }
 
-/// What the disk has to do.
+/// The pending writes for the disk.
 pub(super) type CopyWrites = BTreeMap<NodeId, Option<CopyToWrite>>;
 
 impl CopyToWrite {
-    /// Of a copy that is whole.
+    /// Converts a complete copy.
     pub(super) fn from_index(index: &RemoteIndex) -> Option<Self> {
         let entries = index.entries();
         let entries = entries.map(|(key, entry)| (key.clone(), entry.clone()));
@@ -66,7 +66,8 @@ impl CopyToWrite {
         })
     }
 
-    /// As a page that has everything; its number is that of the entries at its end of which it has the hash only.
+    /// Converts to a page with all entries; its number is that of the trailing entries of which only the
+    /// hash is stored.
     fn into_page(self) -> IndexPage {
         let (digest, entries, refused) = match self {
             Self::Remote {
@@ -105,12 +106,12 @@ fn to_change(key: &IndexKey, record: Vec<u8>) -> IndexChange {
     }
 }
 
-/// All copies that are whole, and how long ago their nodes were heard.
+/// Reads all complete copies, and the age of each node's last message.
 pub(super) fn read_copies(folder: &Path) -> Vec<(NodeId, RemoteIndex, Duration)> {
     let Ok(files) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut room = REMOTE_BYTES_MAX;
+    let mut remaining = REMOTE_BYTES_MAX;
     let mut copies = Vec::new();
     for file in files.flatten().take(2 * NODES_MAX) {
         let name = file.file_name();
@@ -118,64 +119,65 @@ pub(super) fn read_copies(folder: &Path) -> Vec<(NodeId, RemoteIndex, Duration)>
         let Some(node) = node.and_then(NodeId::parse) else {
             continue;
         };
-        match read_copy(&file.path(), room) {
+        match read_copy(&file.path(), remaining) {
             Ok((index, age)) => {
-                room = room.saturating_sub(index.bytes());
+                remaining = remaining.saturating_sub(index.bytes());
                 copies.push((node, index, age));
             }
             Err(error) => {
                 let path = file.path();
-                tracing::warn!(path = %path.display(), %error, "a kept copy of another node's index cannot be read; it is copied again");
+                tracing::warn!(path = %path.display(), %error, "a stored copy of another node's index is unreadable; it is copied again");
             }
         }
     }
     copies
 }
 
-/// What this node's servers offered before this kernel's start. Without it they have no tools until they list them.
-pub(super) fn read_own(folder: &Path, here: NodeId) -> Option<RemoteIndex> {
-    let path = own_path(folder, here);
+/// Reads the index of this node's servers at the last run. Without it they have no tools until they list
+/// them.
+pub(super) fn read_own(folder: &Path, local: NodeId) -> Option<RemoteIndex> {
+    let path = own_path(folder, local);
     match read_copy(&path, REMOTE_BYTES_MAX) {
         Ok((index, _)) => Some(index),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "what servers offered before cannot be read; other nodes see their tools once they have started");
+            tracing::warn!(path = %path.display(), %error, "the stored index of this node is unreadable; other nodes see its tools once its servers have started");
             None
         }
     }
 }
 
-fn read_copy(path: &Path, room: usize) -> io::Result<(RemoteIndex, Duration)> {
+fn read_copy(path: &Path, remaining: usize) -> io::Result<(RemoteIndex, Duration)> {
     let file = regular_file::open(path)?;
-    let heard = to_unix_ms(file.metadata()?.modified()?);
+    let heard_ms = to_unix_ms(file.metadata()?.modified()?);
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
     let mut page = IndexPage::decode(&bytes).map_err(io::Error::other)?;
     let damaged = || io::Error::other("it is not that of its digest");
     let refused = usize::try_from(page.number).ok();
-    let taken = refused.and_then(|refused| page.changes.len().checked_sub(refused));
-    let refused = page.changes.split_off(taken.ok_or_else(damaged)?);
+    let accepted = refused.and_then(|refused| page.changes.len().checked_sub(refused));
+    let refused = page.changes.split_off(accepted.ok_or_else(damaged)?);
     let refused: Option<BTreeMap<IndexKey, IndexRoot>> = refused.into_iter().map(hash).collect();
     let refused = refused.ok_or_else(damaged)?;
     let index =
-        RemoteIndex::restore(page.digest, page.changes, refused, room).ok_or_else(damaged)?;
-    let age = Duration::from_millis(unix_ms().saturating_sub(heard));
+        RemoteIndex::restore(page.digest, page.changes, refused, remaining).ok_or_else(damaged)?;
+    let age = Duration::from_millis(unix_ms().saturating_sub(heard_ms));
     Ok((index, age))
 }
 
-/// What is kept of an entry that was not taken.
-fn hash(kept: IndexChange) -> Option<(IndexKey, IndexRoot)> {
+/// The hash of a rejected entry.
+fn hash(change: IndexChange) -> Option<(IndexKey, IndexRoot)> {
     let key = IndexKey {
-        server: ServerId::new(kept.server),
-        tool: kept.tool.map(Into::into),
+        server: ServerId::new(change.server),
+        tool: change.tool.map(Into::into),
     };
-    let leaf = <[u8; 32]>::try_from(kept.record?.0).ok()?;
+    let leaf = <[u8; 32]>::try_from(change.record?.0).ok()?;
     Some((key, IndexRoot(leaf)))
 }
 
 /// Writes copies, and removes the files of nodes that have none.
-pub(super) fn write_copies(folder: &Path, orders: CopyWrites, heard: &[NodeId]) -> io::Result<()> {
-    for (node, copy) in orders {
+pub(super) fn write_copies(folder: &Path, writes: CopyWrites, heard: &[NodeId]) -> io::Result<()> {
+    for (node, copy) in writes {
         let path = match &copy {
             Some(CopyToWrite::Own(_)) => own_path(folder, node),
             Some(CopyToWrite::Remote { .. }) | None => copy_path(folder, node),
@@ -195,15 +197,15 @@ pub(super) fn write_copies(folder: &Path, orders: CopyWrites, heard: &[NodeId]) 
     Ok(())
 }
 
-fn ignore_not_found(done: io::Result<()>) -> io::Result<()> {
-    match done {
+fn ignore_not_found(result: io::Result<()>) -> io::Result<()> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
+        result => result,
     }
 }
 
-fn own_path(folder: &Path, here: NodeId) -> PathBuf {
-    folder.join(format!("{here}{OWN_EXTENSION}"))
+fn own_path(folder: &Path, local: NodeId) -> PathBuf {
+    folder.join(format!("{local}{OWN_EXTENSION}"))
 }
 
 fn copy_path(folder: &Path, node: NodeId) -> PathBuf {

@@ -11,19 +11,19 @@ use mgp_store::atomic_file;
 use mgp_store::regular_file;
 use tokio_util::sync::CancellationToken;
 
-/// The names of all other nodes of the cluster, as they stand in the names of their tools.
+/// The names of all other nodes of the cluster, as they appear in the names of their tools.
 #[derive(Debug, Default)]
 pub struct PublishedNames {
     /// The names.
     pub names: NodeNames,
-    /// Cancelled when other ones are published.
+    /// Cancelled when newer names are published.
     pub replaced: CancellationToken,
 }
 
-/// Why the names cannot be used.
+/// Why the names file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NamesFileError {
-    /// The disk.
+    /// It cannot be read.
     #[error("{}: {error}", .path.display())]
     Disk {
         /// Its path.
@@ -31,7 +31,7 @@ pub(crate) enum NamesFileError {
         /// The system's error.
         error: io::Error,
     },
-    /// It was changed after it was written.
+    /// It is damaged.
     #[error(
         "{} is damaged ({why}): put a copy back, or remove it; then nodes that share a name may change theirs",
         .path.display()
@@ -39,7 +39,7 @@ pub(crate) enum NamesFileError {
     Damaged {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
@@ -56,13 +56,13 @@ pub(super) fn read(folder: &Path) -> Result<NodeNames, NamesFileError> {
     }
 }
 
-/// On disk when this returns.
+/// Writes the file; on disk when this returns.
 pub(super) fn write(folder: &Path, names: &NodeNames) -> io::Result<()> {
     create_private_folder(folder)?;
     atomic_file::write(&names_path(folder), &serde_json::to_vec(names)?)
 }
 
-/// The names of these nodes and no others. Beside servers of this node none is called like one of them.
+/// Assigns names to exactly these nodes. No name equals that of a server of this node.
 pub(super) fn assign_names<'a>(
     before: &NodeNames,
     members: impl Iterator<Item = (NodeId, &'a NodeName)> + Clone,
@@ -71,7 +71,7 @@ pub(super) fn assign_names<'a>(
     let mut names = before.clone();
     let members: BTreeMap<NodeId, &NodeName> = members.collect();
     for (handle, node) in before.iter() {
-        // A name that it has no more is in nobody's way.
+        // A name that it no longer uses is free for others.
         let keeps = members.get(&node);
         if keeps.is_none_or(|name| name.as_str() != handle.as_str()) {
             names.forget(node);

@@ -1,4 +1,4 @@
-//! What other nodes share with this one, as catalog and search read it.
+//! The tools that other nodes share with this one, as read by catalog and search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use mgp_protocol::federation::tool_index::{ServerRecord, ToolVector};
 use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
 use tokio_util::sync::CancellationToken;
 
-/// Everything that is held, of nodes that are not hidden.
+/// The published tools of all nodes that are not hidden.
 #[derive(Debug, Default)]
 pub struct PeerTools {
     /// By node and server.
     pub servers: BTreeMap<NodeServer, Arc<PeerServer>>,
-    /// The nodes that are away for so long that what they share is shown to nobody.
+    /// The nodes that are unreachable for so long that their tools are hidden.
     pub hidden: BTreeMap<NodeId, HiddenNode>,
-    /// Cancelled when newer ones are published.
+    /// Cancelled when a newer version is published.
     pub replaced: CancellationToken,
 }
 
-/// What is known of a node that is hidden.
+/// The last known state of a hidden node.
 #[derive(Clone, Debug, Default)]
 pub struct HiddenNode {
-    /// When it was last heard, in milliseconds since 1970.
+    /// When its last message arrived, in milliseconds since 1970.
     pub heard_ms: u64,
-    /// What it shared then, and how many tools of each.
+    /// The servers it shared then, with the number of tools of each.
     pub servers: BTreeMap<ServerId, usize>,
 }
 
 /// A server of another node.
 #[derive(Debug)]
 pub struct PeerServer {
-    /// What its owner tells of it.
+    /// The record from its owner.
     pub record: ServerRecord,
-    /// Its tools, by its own names for them.
+    /// Its tools, by the server's own names.
     pub tools: BTreeMap<Arc<str>, PeerTool>,
-    /// How fresh that is.
+    /// How fresh the data is.
     pub stage: Stage,
 }
 
@@ -44,8 +44,8 @@ pub struct PeerServer {
 pub struct PeerTool {
     /// Its definition, as the server wrote it.
     pub definition: Arc<str>,
-    /// Its owner's operator confirmed that calling it twice is calling it once.
+    /// Its owner's operator confirmed that it is idempotent.
     pub idempotent: bool,
-    /// Its meaning.
+    /// Its embedding.
     pub vector: Option<Arc<ToolVector>>,
 }

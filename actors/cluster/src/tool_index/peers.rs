@@ -1,4 +1,4 @@
-//! What is known of each peer beside its index.
+//! The state of each peer beside its index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use mgp_runtime::task::SupervisedTask;
 
 use crate::links::PeerLink;
 
-/// How often the log tells of the same node's index.
+/// The minimum interval between log messages about the same node's index.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// One peer: linked, of the cluster, or both.
+/// One peer: linked, a member of the cluster, or both.
 #[derive(Debug, Default)]
 pub(super) struct IndexPeer {
     pub(super) link: Option<Arc<PeerLink>>,
-    /// What it told over this link. It may have come before it was known to be of the cluster.
+    /// Its digest received over this link. It may arrive before the peer is known to be a member.
     pub(super) digest: Option<IndexDigest>,
-    /// What it was told over this link.
+    /// The digest sent to it over this link.
     pub(super) sent_digest: Option<IndexDigest>,
-    /// Its pull under way.
+    /// The running pull.
     pub(super) pull: Option<SupervisedTask<()>>,
-    /// What it did not take of this node's index.
+    /// What it rejected of this node's index.
     pub(super) report: Option<IndexReport>,
-    /// When it was last news what it does.
+    /// When its index was last logged.
     pub(super) logged_at: Option<MonotonicTime>,
 }
 
@@ -35,13 +35,15 @@ impl IndexPeer {
         link.is_some_and(|link| link.link.end_reason().is_none())
     }
 
-    /// Whether the log is to be told of it: not more often than people read it.
+    /// True if its index is to be logged now: limited to a rate that people can read.
     pub(super) fn should_log(&mut self, now: MonotonicTime) -> bool {
-        let news = self.logged_at.is_none_or(|told| now >= told + LOG_INTERVAL);
-        if news {
+        let is_due = self
+            .logged_at
+            .is_none_or(|logged_at| now >= logged_at + LOG_INTERVAL);
+        if is_due {
             self.logged_at = Some(now);
         }
-        news
+        is_due
     }
 
     pub(super) fn unlink(&mut self) {

@@ -1,4 +1,4 @@
-//! What is published of the copies.
+//! Publishes the servers of the copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,64 +14,64 @@ use tokio_util::sync::CancellationToken;
 
 use super::{HiddenNode, PeerServer, PeerTool, PeerTools};
 
-/// How long what has changed of a server may wait for the rest of its node's copy, and how often that time becomes four
-/// times as long while the copy goes on. Whoever reads what is published reads the whole server each time, so that a copy of
-/// many pages is published once, or a few times if it takes long: a kernel that copies thirty nodes at once would
-/// otherwise be busy with parts of them, and the copies take all the longer.
+/// How long a changed server may wait for the rest of its node's copy, and the factor by which that time
+/// grows while the copy continues. Readers of the publication read the whole server each time, so a copy of
+/// many pages is published once, or a few times if it takes long: a kernel that copies thirty nodes at once
+/// would otherwise be busy with parts of them, and the copies would take longer.
 const COMPLETE_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT_FACTOR: u32 = 4;
 
-/// The servers that are published, and the stage each node was published at.
+/// The published servers, and the stage each node was published at.
 #[derive(Debug, Default)]
 pub(super) struct PublishedServers {
     servers: BTreeMap<NodeServer, Arc<PeerServer>>,
     stages: BTreeMap<NodeId, Stage>,
-    /// Servers that have changed since, and when each is published at the latest.
+    /// Servers that have changed since, and the latest time of their publication.
     touched: BTreeMap<NodeServer, MonotonicTime>,
-    /// How often something was published of a copy that was not whole. Bounded by the nodes that are held.
+    /// How often an incomplete copy was published. Bounded by the stored nodes.
     parts: BTreeMap<NodeId, u32>,
 }
 
 impl PublishedServers {
-    /// Something of the server is other than before.
+    /// Marks a server as changed.
     pub(super) fn touch(&mut self, server: NodeServer, now: MonotonicTime) {
         let parts = self.parts.get(&server.node).copied().unwrap_or_default();
         let wait = COMPLETE_TIMEOUT * 4_u32.pow(parts.min(TIMEOUT_FACTOR));
         self.touched.entry(server).or_insert(now + wait);
     }
 
-    /// When what waits is published at the latest.
+    /// The latest time of the next publication.
     pub(super) fn next_due(&self) -> Option<MonotonicTime> {
         self.touched.values().min().copied()
     }
 
-    /// Publishes what has changed; false when nothing has.
+    /// Publishes the changes; false when there are none.
     pub(super) fn publish(
         &mut self,
-        held: &RemoteIndexes,
+        indexes: &RemoteIndexes,
         to: &Snapshot<PeerTools>,
         now: MonotonicTime,
     ) -> bool {
-        self.touch_stages(held, now);
+        self.touch_stages(indexes, now);
         let is_copied = |server: &NodeServer| {
-            let held = held.get(server.node, now);
-            held.is_none_or(|(index, _)| !index.is_copying())
+            let indexes = indexes.get(server.node, now);
+            indexes.is_none_or(|(index, _)| !index.is_copying())
         };
         let is_due =
             |server: &NodeServer, due: &mut MonotonicTime| now >= *due || is_copied(server);
         let touched: Vec<_> = self.touched.extract_if(.., is_due).collect();
-        let of: BTreeSet<NodeId> = touched.iter().map(|(server, _)| server.node).collect();
-        for node in of {
-            match held.get(node, now) {
+        let nodes: BTreeSet<NodeId> = touched.iter().map(|(server, _)| server.node).collect();
+        for node in nodes {
+            match indexes.get(node, now) {
                 Some((index, _)) if index.is_copying() => *self.parts.entry(node).or_default() += 1,
                 Some(_) | None => drop(self.parts.remove(&node)),
             }
         }
         let mut changed = false;
         for (server, _) in touched {
-            changed |= match Self::build_server(held, &server, now) {
-                Some(made) => {
-                    self.servers.insert(server, Arc::new(made));
+            changed |= match Self::build_server(indexes, &server, now) {
+                Some(built) => {
+                    self.servers.insert(server, Arc::new(built));
                     true
                 }
                 None => self.servers.remove(&server).is_some(),
@@ -81,7 +81,7 @@ impl PublishedServers {
             let before = to.load();
             to.store(Arc::new(PeerTools {
                 servers: self.servers.clone(),
-                hidden: hidden_nodes(held, now),
+                hidden: hidden_nodes(indexes, now),
                 replaced: CancellationToken::new(),
             }));
             before.replaced.cancel();
@@ -89,16 +89,17 @@ impl PublishedServers {
         changed
     }
 
-    /// All servers of a node change with its stage, at once.
-    fn touch_stages(&mut self, held: &RemoteIndexes, now: MonotonicTime) {
-        let stages: BTreeMap<NodeId, Stage> = held
+    /// Marks all servers of a node whose stage changed.
+    fn touch_stages(&mut self, indexes: &RemoteIndexes, now: MonotonicTime) {
+        let stages: BTreeMap<NodeId, Stage> = indexes
             .iter(now)
             .map(|(node, _, stage)| (node, stage))
             .collect();
-        let shown = self.servers.keys();
-        let gone = shown.filter(|server| !stages.contains_key(&server.node));
-        self.touched.extend(gone.map(|gone| (gone.clone(), now)));
-        for (node, index, stage) in held.iter(now) {
+        let published = self.servers.keys();
+        let removed = published.filter(|server| !stages.contains_key(&server.node));
+        self.touched
+            .extend(removed.map(|removed| (removed.clone(), now)));
+        for (node, index, stage) in indexes.iter(now) {
             if self.stages.get(&node) != Some(&stage) {
                 let servers = index.entries().filter(|(key, _)| key.tool.is_none());
                 let servers = servers.map(|(key, _)| node.server(key.server.clone()));
@@ -109,15 +110,15 @@ impl PublishedServers {
         self.stages = stages;
     }
 
-    /// The server as it is to be shown; `None` when it is not.
+    /// Builds the published server; `None` if it is not visible.
     fn build_server(
-        held: &RemoteIndexes,
+        indexes: &RemoteIndexes,
         server: &NodeServer,
         now: MonotonicTime,
     ) -> Option<PeerServer> {
-        let (index, stage) = held.get(server.node, now)?;
+        let (index, stage) = indexes.get(server.node, now)?;
         let mut entries = index.server_entries(&server.server);
-        // Tools of a server that is not told of are nobody's.
+        // Tools without a server record are dropped.
         let RemoteEntry::Server(record) = entries.next()?.1 else {
             return None;
         };
@@ -127,12 +128,12 @@ impl PublishedServers {
         let tools = entries.filter_map(|(key, entry)| match entry {
             RemoteEntry::Server(_) => None,
             RemoteEntry::Tool(tool) => {
-                let shown = PeerTool {
+                let published = PeerTool {
                     definition: Arc::clone(&tool.definition),
                     idempotent: tool.idempotent,
                     vector: tool.vector.clone(),
                 };
-                Some((key.tool.clone()?, shown))
+                Some((key.tool.clone()?, published))
             }
         });
         Some(PeerServer {
@@ -144,12 +145,12 @@ impl PublishedServers {
 }
 
 /// The nodes that are hidden.
-fn hidden_nodes(held: &RemoteIndexes, now: MonotonicTime) -> BTreeMap<NodeId, HiddenNode> {
-    let away = held
+fn hidden_nodes(indexes: &RemoteIndexes, now: MonotonicTime) -> BTreeMap<NodeId, HiddenNode> {
+    let hidden = indexes
         .iter(now)
         .filter(|(_, _, stage)| *stage == Stage::Hidden);
-    let hidden = away.map(|(node, index, _)| {
-        let age = held.age(node, now).unwrap_or_default().as_millis();
+    let hidden = hidden.map(|(node, index, _)| {
+        let age = indexes.age(node, now).unwrap_or_default().as_millis();
         let mut servers = BTreeMap::new();
         for (key, _) in index.entries() {
             let tools: &mut usize = servers.entry(key.server.clone()).or_default();
@@ -173,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// An index of some pages.
+    /// An index of several pages.
     fn index(tools: usize) -> LocalIndex {
         let tool = |n: usize| {
             let text = "x".repeat(600);
@@ -216,51 +217,51 @@ mod tests {
         })
     }
 
-    /// Each publication is read as a whole by many: one for each page would take time in the square of the tools. A
-    /// copy that takes long is seen as far as it is there.
+    /// Each publication is read as a whole by many readers: one for each page would take quadratic time in
+    /// the number of tools. A slow copy is published in part.
     #[test]
-    fn a_copy_of_many_pages_is_published_once_or_now_and_then() {
+    fn copy_of_many_pages_is_published_rarely() {
         let (here, node) = (NodeId([1; 32]), NodeId([2; 32]));
         let server = node.server(ServerId::new("demo"));
         let mut own = index(3_000);
-        let (mut held, mut shown) = (RemoteIndexes::default(), PublishedServers::default());
+        let (mut indexes, mut servers) = (RemoteIndexes::default(), PublishedServers::default());
         let published = Snapshot::new(PeerTools::default());
         let tools = || {
             published
                 .load()
                 .servers
                 .get(&server)
-                .map(|held| held.tools.len())
+                .map(|server| server.tools.len())
         };
         let mut now = MonotonicTime::START;
-        let mut effects = held.handle_digest(node, own.digest(here), now);
+        let mut effects = indexes.handle_digest(node, own.digest(here), now);
         assert!(
-            !shown.publish(&held, &published, now),
+            !servers.publish(&indexes, &published, now),
             "nothing is there yet"
         );
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
-            // The fourth page is late, and the sixth one as late, which is waited for longer.
+            // The fourth and the sixth page are equally late; the wait is longer the second time.
             let late = if [3, 5].contains(&pages) {
                 COMPLETE_TIMEOUT
             } else {
                 Duration::ZERO
             };
             now = now + late + Duration::from_millis(10);
-            effects = held.handle_page(node, own.page(here, &asked), now);
-            shown.touch(server.clone(), now);
+            effects = indexes.handle_page(node, own.page(here, &asked), now);
+            servers.touch(server.clone(), now);
             pages += 1;
-            let changed = shown.publish(&held, &published, now);
+            let changed = servers.publish(&indexes, &published, now);
             times += usize::from(changed);
             let whole = pull(&effects).is_none();
             assert_eq!(changed, pages == 4 || whole, "page {pages}");
-            assert_eq!(shown.next_due().is_some(), !changed, "page {pages}");
+            assert_eq!(servers.next_due().is_some(), !changed, "page {pages}");
             if pages == 4 {
                 assert!((1..3_000).contains(&tools().unwrap()));
             }
         }
         assert!(pages > 6, "{pages}");
         assert_eq!((times, tools()), (2, Some(3_000)));
-        assert!(!shown.publish(&held, &published, now + Duration::from_secs(1)));
+        assert!(!servers.publish(&indexes, &published, now + Duration::from_secs(1)));
     }
 }

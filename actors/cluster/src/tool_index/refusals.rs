@@ -1,5 +1,5 @@
-//! Rejected parts of another node's index: reported to that node, the log and the audit, at a rate that people can
-//! read.
+//! Rejected parts of another node's index: reported to that node, the log and the audit, at a rate that
+//! people can read.
 
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::tool_index::{IndexReport, RefusedEntry};
@@ -13,7 +13,7 @@ use super::ToolIndexEvent;
 use super::state::ToolIndexState;
 
 impl ToolIndexState {
-    /// Not everything was taken of what a node told, or now it is.
+    /// Records that parts of a node's index were rejected, or no longer are.
     pub(super) fn record_refusals(&mut self, node: NodeId, report: IndexReport) {
         let now = self.elapsed();
         let peer = self.peers.get_mut(&node);
@@ -42,13 +42,13 @@ impl ToolIndexState {
                 json!({"refused": refused, "entry": entry, "reason": reason}),
             ));
         }
-        let told = Control::IndexReport(report.clone());
-        self.start.control.send((node, told));
+        let message = Control::IndexReport(report.clone());
+        self.start.control.send((node, message));
         let event = ToolIndexEvent::Refused(node, report);
         self.start.events.send(event);
     }
 
-    /// A node shares that may not.
+    /// Records that a node shares tools without the right to do so.
     pub(super) fn record_leaf_refusal(&mut self, node: NodeId) {
         let leaf = RefusedEntry {
             entry: "the index".to_owned(),

@@ -1,4 +1,4 @@
-//! The state of the actor: calls the engines, and executes their actions.
+//! The state of the actor: calls the engines, and executes their effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,9 +31,10 @@ use crate::links::PeerLink;
 
 /// How often each peer is sent an unchanged digest, in case one was lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(60);
-/// How long what changed waits for more before it is written: a copy of many pages is written once.
+/// How long a change waits for more before it is saved: a copy of many pages is saved once.
 const SAVE_DELAY: Duration = Duration::from_secs(1);
-/// The same of this node's own: it changes seldom, and what is not written is missing after a restart.
+/// The save delay for this node's own index: it changes rarely, and unsaved changes are missing after a
+/// restart.
 const OWN_SAVE_DELAY: Duration = Duration::from_millis(100);
 
 /// The state of the actor.
@@ -43,21 +44,21 @@ pub(super) struct ToolIndexState {
     pub(super) start: ToolIndexStart,
     started_at: Instant,
     pub(super) local: LocalIndex,
-    /// None until they are told: peers are told nothing before.
+    /// None until they are set: peers get no digest before.
     offered: Option<BTreeMap<ServerId, Arc<OfferedServer>>>,
-    /// What they offer is on disk, or on its way there.
+    /// True if their index is on disk, or being written.
     stored: bool,
     pub(super) remote: RemoteIndexes,
-    /// None until they are told: what was kept is neither shown nor given up before.
+    /// None until they are set: stored copies are neither published nor dropped before.
     members: Option<BTreeMap<NodeId, NodeName>>,
     /// Members that may only call.
     leaves: BTreeSet<NodeId>,
-    /// Linked ones and those of the cluster, at most [`NODES_MAX`].
+    /// Linked nodes and members, at most [`NODES_MAX`].
     pub(super) peers: BTreeMap<NodeId, IndexPeer>,
     pub(super) names: NodeNames,
     published: PublishedServers,
     next_resend: MonotonicTime,
-    /// What is to be kept, and when. Bounded by the nodes that are held.
+    /// The copies to save, and when. Bounded by the stored nodes.
     unsaved: BTreeMap<NodeId, CopyUpdate>,
     save_at: Option<MonotonicTime>,
     is_saving: bool,
@@ -65,14 +66,14 @@ pub(super) struct ToolIndexState {
 }
 
 impl ToolIndexState {
-    /// With what was kept before this start.
+    /// Loads the stored state.
     pub(super) async fn load(
         me: Mailbox<ToolIndexMsg>,
         start: ToolIndexStart,
     ) -> Result<Self, ActorProcessingErr> {
-        let (folder, here) = (start.folder.clone(), start.node);
+        let (folder, local) = (start.folder.clone(), start.node);
         let reading = task::run_blocking("tool_index.read", move || {
-            let own = copies::read_own(&folder, here);
+            let own = copies::read_own(&folder, local);
             (
                 node_handles::read(&folder),
                 copies::read_copies(&folder),
@@ -109,7 +110,7 @@ impl ToolIndexState {
         Ok(state)
     }
 
-    /// The time since the actor began, on the clock of its timers.
+    /// The time since the actor started, on the clock of its timers.
     pub(super) fn elapsed(&self) -> MonotonicTime {
         MonotonicTime::new(self.started_at.elapsed())
     }
@@ -121,7 +122,7 @@ impl ToolIndexState {
         members.filter(|(node, _)| *node != self.start.node)
     }
 
-    /// Whether it is another node of the cluster.
+    /// True for another node of the cluster.
     fn is_member(&self, node: NodeId) -> bool {
         let members = self.members.as_ref();
         node != self.start.node && members.is_some_and(|members| members.contains_key(&node))
@@ -151,7 +152,7 @@ impl ToolIndexState {
         self.send_digests(false);
     }
 
-    /// What this node's servers offer is stored for its next start, once there is somebody to share with.
+    /// Saves this node's own index for its next start, once there is a node to share with.
     fn store_own(&mut self) {
         if !self.stored && self.offered.is_some() && self.other_members().next().is_some() {
             self.stored = true;
@@ -166,7 +167,7 @@ impl ToolIndexState {
         self.send_digests(false);
     }
 
-    /// Whether what it tells of its own tools is taken.
+    /// True if the index of this node is accepted.
     fn can_share(&self, node: NodeId) -> bool {
         self.is_member(node) && !self.leaves.contains(&node)
     }
@@ -181,17 +182,17 @@ impl ToolIndexState {
 
     pub(super) async fn set_members(&mut self, members: BTreeMap<NodeId, NodeName>) {
         self.members = Some(members);
-        let held: Vec<NodeId> = self
+        let index: Vec<NodeId> = self
             .remote
             .iter(self.elapsed())
             .map(|(node, ..)| node)
             .collect();
-        let here = self.start.node;
-        let known = held.into_iter().chain(self.peers.keys().copied());
-        let left: Vec<NodeId> = known
-            .filter(|node| *node == here || !self.is_member(*node))
+        let local = self.start.node;
+        let is_initialized = index.into_iter().chain(self.peers.keys().copied());
+        let former: Vec<NodeId> = is_initialized
+            .filter(|node| *node == local || !self.is_member(*node))
             .collect();
-        for node in left {
+        for node in former {
             self.local.forget(node);
             self.remote.forget(node);
             self.schedule_save(node, CopyUpdate::Changed);
@@ -213,8 +214,8 @@ impl ToolIndexState {
 
     pub(super) fn link_up(&mut self, link: Arc<PeerLink>) {
         let node = link.link.peer();
-        let room = self.peers.len() < NODES_MAX || self.peers.contains_key(&node);
-        if !room || node == self.start.node {
+        let has_capacity = self.peers.len() < NODES_MAX || self.peers.contains_key(&node);
+        if !has_capacity || node == self.start.node {
             return;
         }
         let peer = self.peers.entry(node).or_default();
@@ -225,7 +226,7 @@ impl ToolIndexState {
 
     pub(super) fn link_down(&mut self, node: NodeId) {
         let peer = self.peers.get(&node);
-        // The link that ended was another one than the one there is now.
+        // The link that ended was an earlier one than the current.
         if !peer.is_some_and(IndexPeer::is_linked) {
             self.unlink(node);
         }
@@ -274,7 +275,7 @@ impl ToolIndexState {
         self.start.events.send(event);
     }
 
-    /// The page that a node of the cluster asks for.
+    /// The page that a node of the cluster pulls.
     pub(super) fn answer_pull(&mut self, node: NodeId, pull: &PullIndex) -> Option<IndexPage> {
         self.is_member(node).then(|| self.local.page(node, pull))
     }
@@ -287,20 +288,20 @@ impl ToolIndexState {
     ) {
         let now = self.elapsed();
         let effects = match page {
-            // What answers another question than the one that was asked is no answer.
+            // An answer to another pull is ignored.
             Ok(page) if page.number == number => self.remote.handle_page(node, *page, now),
             Ok(_) => self
                 .remote
                 .handle_pull_failure(node, number, PullFailure::Lost, now),
-            Err(why) => self.remote.handle_pull_failure(node, number, why, now),
+            Err(error) => self.remote.handle_pull_failure(node, number, error, now),
         };
         self.apply_effects(node, effects);
     }
 
-    pub(super) fn handle_saved(&mut self, kept: Result<(), String>) {
+    pub(super) fn handle_saved(&mut self, result: Result<(), String>) {
         self.is_saving = false;
-        if let Err(error) = kept {
-            tracing::warn!(%error, "what other nodes share is not on disk; it is copied again after a restart");
+        if let Err(error) = result {
+            tracing::warn!(%error, "the index copies of other nodes could not be stored; they are copied again after a restart");
         }
     }
 
@@ -327,12 +328,12 @@ impl ToolIndexState {
         }
     }
 
-    /// After each message: publishes what has changed, and sets the timer.
+    /// After each message: publishes changes, and sets the timer.
     pub(super) fn finish_message(&mut self) {
         self.refresh_linked();
         let now = self.elapsed();
-        let known = self.members.is_some();
-        if known
+        let is_initialized = self.members.is_some();
+        if is_initialized
             && self
                 .published
                 .publish(&self.remote, &self.start.published, now)
@@ -340,8 +341,8 @@ impl ToolIndexState {
             self.start.events.send(ToolIndexEvent::Changed);
         }
         let keep_at = self.save_at.filter(|_| !self.is_saving);
-        let shown = self.published.next_due().filter(|_| known);
-        let next = [self.remote.next_timeout(now), keep_at, shown];
+        let next_publication = self.published.next_due().filter(|_| is_initialized);
+        let next = [self.remote.next_timeout(now), keep_at, next_publication];
         let next = next.into_iter().flatten().fold(self.next_resend, Ord::min);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= next) {
             return;
@@ -354,18 +355,19 @@ impl ToolIndexState {
         self.timer = Some((next, timer));
     }
 
-    /// A node whose link answers is there, whatever its index; QUIC notices a dead one by itself.
+    /// Refreshes linked nodes: a node whose link is alive is reachable, whatever its index; QUIC detects a
+    /// dead link.
     fn refresh_linked(&mut self) {
         let now = self.elapsed();
-        let mut lost = Vec::new();
+        let mut dropped = Vec::new();
         for (node, peer) in &self.peers {
             match &peer.link {
                 Some(_) if peer.is_linked() => self.remote.record_activity(*node, now),
-                Some(_) => lost.push(*node),
+                Some(_) => dropped.push(*node),
                 None => {}
             }
         }
-        for node in lost {
+        for node in dropped {
             self.unlink(node);
         }
     }
@@ -383,14 +385,14 @@ impl ToolIndexState {
         }
     }
 
-    /// Peer and link are there: each is told what it has to know of the other.
+    /// Starts the exchange with a peer that is both a member and linked.
     fn connect_peer(&mut self, node: NodeId) {
         if !self.is_member(node) {
             return;
         }
         self.send_digest(node, false);
-        let told = self.peers.get(&node).and_then(|peer| peer.digest);
-        if let Some(digest) = told {
+        let digest = self.peers.get(&node).and_then(|peer| peer.digest);
+        if let Some(digest) = digest {
             self.receive_digest(node, digest);
         }
     }
@@ -401,7 +403,7 @@ impl ToolIndexState {
         }
     }
 
-    /// Tells a peer its digest, where it does not have it.
+    /// Sends a peer its digest, if it does not have it.
     fn send_digest(&mut self, node: NodeId, again: bool) {
         let member = self.is_member(node) && self.offered.is_some();
         let peer = self.peers.get_mut(&node);
@@ -448,7 +450,7 @@ impl ToolIndexState {
         peer.pull = Some(pulling);
     }
 
-    /// Names all nodes anew; each keeps its name where it may.
+    /// Assigns names to all nodes; each keeps its name if possible.
     async fn assign_names(&mut self) {
         if self.members.is_none() {
             return;
@@ -460,16 +462,16 @@ impl ToolIndexState {
         );
         let published = self.start.names.load();
         if names != self.names {
-            let (folder, kept) = (self.start.folder.clone(), names.clone());
+            let (folder, result) = (self.start.folder.clone(), names.clone());
             let writing = task::run_blocking("tool_index.names", move || {
-                node_handles::write(&folder, &kept)
+                node_handles::write(&folder, &result)
             });
             let written = match writing.await {
                 Ok(written) => written.map_err(|error| error.to_string()),
                 Err(broken) => Err(broken.to_string()),
             };
             if let Err(error) = written {
-                tracing::error!(%error, "the names of nodes are not on disk; after a restart they may be others");
+                tracing::error!(%error, "the names of nodes could not be stored; they may change after a restart");
             }
             self.names = names;
         }
@@ -483,10 +485,10 @@ impl ToolIndexState {
         }
     }
 
-    /// What is kept of a node is to be brought up to date.
+    /// Schedules the save of a node's copy.
     fn schedule_save(&mut self, node: NodeId, change: CopyUpdate) {
-        let kept = self.unsaved.entry(node).or_insert(change);
-        *kept = (*kept).max(change);
+        let result = self.unsaved.entry(node).or_insert(change);
+        *result = (*result).max(change);
         let wait = if node == self.start.node {
             OWN_SAVE_DELAY
         } else {
@@ -505,13 +507,13 @@ impl ToolIndexState {
                 orders.insert(node, Some(CopyToWrite::Own(self.local.snapshot())));
                 continue;
             }
-            let held = self.remote.get(node, now);
+            let index = self.remote.get(node, now);
             match (
                 change,
-                held.map(|(index, _)| CopyToWrite::from_index(index)),
+                index.map(|(index, _)| CopyToWrite::from_index(index)),
             ) {
                 (CopyUpdate::Heard, Some(_)) => heard.push(node),
-                // Until it is whole, the one before stays.
+                // The earlier copy stays on disk until the new one is complete.
                 (CopyUpdate::Changed, Some(None)) => {}
                 (CopyUpdate::Changed, Some(Some(copy))) => {
                     orders.insert(node, Some(copy));
@@ -527,11 +529,11 @@ impl ToolIndexState {
             let writing = task::run_blocking("tool_index.write", move || {
                 copies::write_copies(&folder, orders, &heard)
             });
-            let kept = match writing.await {
+            let result = match writing.await {
                 Ok(written) => written.map_err(|error| error.to_string()),
                 Err(broken) => Err(broken.to_string()),
             };
-            let _ = me.send_to_self(ToolIndexMsg::Saved(kept));
+            let _ = me.send_to_self(ToolIndexMsg::Saved(result));
         });
     }
 }

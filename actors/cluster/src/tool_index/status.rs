@@ -9,34 +9,34 @@ use mgp_protocol::ids::NodeId;
 
 use super::state::ToolIndexState;
 
-/// A node of the cluster, by what it shares.
+/// The status of a node's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedNode {
     /// The node.
     pub node: NodeId,
-    /// What it is called here.
+    /// Its local name.
     pub name: Option<String>,
-    /// Whether there is a link to it.
+    /// True if it is linked.
     pub(crate) linked: bool,
-    /// Servers it shares with this node.
+    /// The number of servers it shares with this node.
     pub servers: usize,
-    /// Tools of these.
+    /// The number of their tools.
     pub(crate) tools: usize,
     /// Bytes of their definitions and vectors.
     pub bytes: usize,
     /// Time since its last message; `None` if there was none.
     pub age: Option<Duration>,
-    /// What is done with its tools.
+    /// The stage of its tools.
     pub(crate) stage: Option<Stage>,
-    /// Whether the copy is what the node last told of.
+    /// True if the copy equals the node's last digest.
     pub(crate) current: bool,
-    /// Why nothing more is taken of it for now.
+    /// Why its index is currently rejected.
     pub broken: Option<String>,
-    /// What was not taken of it.
+    /// The rejected entries of its index.
     pub(crate) rejected: IndexReport,
-    /// What it did not take of this node's index, as it says.
+    /// The entries of this node's index that it reported as rejected.
     pub(crate) reported: Option<IndexReport>,
-    /// What is shared with it and not told, since it is beyond what a node may tell.
+    /// The entries shared with it that exceed the limits of an index.
     pub(crate) omitted: IndexReport,
 }
 
@@ -78,7 +78,7 @@ impl ToolIndexState {
     }
 }
 
-/// How many there are, and some of them.
+/// Counts the entries, and lists some of them.
 fn to_report(entries: impl Iterator<Item = (String, String)>) -> IndexReport {
     let mut report = IndexReport::default();
     for (entry, reason) in entries {

@@ -1,4 +1,4 @@
-//! The streams that carry pages: one pull for each request of this node, any number for answers.
+//! The streams that carry pages: one pull for each request of this node, any number of answers.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use super::ToolIndexMsg;
 use crate::links::PeerLink;
 
-/// Brings a page.
+/// Pulls a page.
 pub(super) async fn pull(
     link: Arc<PeerLink>,
     pull: PullIndex,
 ) -> Result<Box<IndexPage>, PullFailure> {
     match fetch_page(&link, &pull).await {
         Ok(page) => Ok(Box::new(page)),
-        Err(why) => {
+        Err(error) => {
             let node = link.link.peer().short_id();
-            tracing::debug!(node, %why, "no page of another node's index came");
+            tracing::debug!(node, why = %error, "a pull of another node's index failed");
             Err(PullFailure::Lost)
         }
     }
@@ -41,23 +41,23 @@ async fn fetch_page(link: &PeerLink, pull: &PullIndex) -> Result<IndexPage, Stri
     IndexPage::decode(&page).map_err(to_text)
 }
 
-/// Answers pulls until the peer asks no more. How many streams a peer may have, and for how long, the link
-/// bounds.
+/// Answers pulls until the peer sends no more. The link bounds the number of a peer's streams and their
+/// duration.
 pub(super) async fn serve(
     mailbox: Mailbox<ToolIndexMsg>,
     node: NodeId,
     mut stream: Box<SyncStream>,
 ) {
-    let why = loop {
+    let error = loop {
         match answer(&mailbox, node, &mut stream).await {
             Ok(true) => {}
             Ok(false) => break "it asks no more".to_owned(),
-            Err(why) => break why,
+            Err(error) => break error,
         }
     };
     stream.finish();
     let node = node.short_id();
-    tracing::debug!(node, why, "a node copies no more of this node's index");
+    tracing::debug!(node, error, "a node stopped pulling this node's index");
 }
 
 /// Answers one pull; false after the last.

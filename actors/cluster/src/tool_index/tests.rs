@@ -1,17 +1,17 @@
-mod kept;
-mod liars;
+mod hostile_peers;
 mod scene;
+mod stored_copies;
 
 use mgp_engine::cluster::staleness::Stage;
 use mgp_protocol::federation::close_codes::LinkClose;
 
-use self::scene::{IndexNode, offered, rules, soon, tools};
+use self::scene::{IndexNode, offered, rules, tools, within_deadline};
 use super::*;
 
-/// PRJ-005: what is shared is seen by whom it is shared with, follows its owner, and goes when it is not
-/// shared any more.
+/// PRJ-005: shared tools are visible to their audience, follow their owner, and disappear when the share
+/// ends.
 #[tokio::test]
-async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
+async fn shared_tools_are_visible_to_their_audience() {
     let (nas, desk, attic) = (
         IndexNode::new(1).await,
         IndexNode::new(2).await,
@@ -25,7 +25,7 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
     nas.offer(&[("demo", &["time", "echo"]), ("secret", &["key"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     for node in [&desk, &attic] {
-        let held = node.sees(|held| tools(held).len() == 2).await;
+        let held = node.wait_for_tools(|held| tools(held).len() == 2).await;
         assert_eq!(tools(&held), ["demo:echo", "demo:time"]);
         let server = held.servers.values().next().unwrap();
         assert_eq!(server.stage, Stage::Fresh);
@@ -36,9 +36,10 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
 
     let only_attic = rules(&[("demo", None, "time"), ("secret", Some(attic.id), "*")]);
     nas.index.set_shares(only_attic);
-    desk.sees(|held| tools(held) == ["demo:time"]).await;
+    desk.wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
     attic
-        .sees(|held| tools(held) == ["demo:time", "secret:key"])
+        .wait_for_tools(|held| tools(held) == ["demo:time", "secret:key"])
         .await;
 
     nas.offer_words(&[("demo", &["time"])], "2");
@@ -52,14 +53,14 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
                 .is_some_and(|t| *t.definition == *changed)
         })
     };
-    desk.sees(is_new).await;
+    desk.wait_for_tools(is_new).await;
     attic
-        .sees(|held| is_new(held) && tools(held) == ["demo:time"])
+        .wait_for_tools(|held| is_new(held) && tools(held) == ["demo:time"])
         .await;
 
     nas.index.set_shares(rules(&[]));
-    desk.sees(|held| held.servers.is_empty()).await;
-    attic.sees(|held| held.servers.is_empty()).await;
+    desk.wait_for_tools(|held| held.servers.is_empty()).await;
+    attic.wait_for_tools(|held| held.servers.is_empty()).await;
     let status = desk.index.status().await.unwrap();
     let [one, two] = status.as_slice() else {
         panic!("{status:?}");
@@ -68,33 +69,35 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
     assert!(of_nas.linked && of_nas.current && of_nas.tools == 0);
 }
 
-/// PRJ-007, FED-030: tools are stale as soon as the link is lost, and fresh when it is there again, also when their
-/// owner has started anew.
+/// PRJ-007, FED-030: tools are stale as soon as the link is lost, and fresh when it returns, also after a
+/// restart of their owner.
 #[tokio::test]
-async fn a_lost_link_makes_stale_at_once_and_a_new_one_fresh() {
+async fn tools_are_stale_without_a_link_and_fresh_with_a_new_one() {
     let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
     scene::members(&[&nas, &desk]);
     nas.offer(&[("demo", &["time"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let stage = |held: &PeerTools| held.servers.values().map(|server| server.stage).next();
     let links = scene::link(&nas, &desk).await;
-    desk.sees(|held| stage(held) == Some(Stage::Fresh)).await;
-    scene::cut(links, LinkClose::Done);
-    desk.sees(|held| stage(held) == Some(Stage::Stale)).await;
+    desk.wait_for_tools(|held| stage(held) == Some(Stage::Fresh))
+        .await;
+    scene::unlink(links, LinkClose::Done);
+    desk.wait_for_tools(|held| stage(held) == Some(Stage::Stale))
+        .await;
     assert_eq!(tools(&desk.held.load()), ["demo:time"]);
 
-    let nas = nas.again().await;
+    let nas = nas.restart().await;
     scene::members(&[&nas, &desk]);
     nas.offer(&[("demo", &["time", "echo"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let _links = scene::link(&nas, &desk).await;
-    desk.sees(|held| tools(held).len() == 2 && stage(held) == Some(Stage::Fresh))
+    desk.wait_for_tools(|held| tools(held).len() == 2 && stage(held) == Some(Stage::Fresh))
         .await;
 }
 
-/// A copy of many pages is whole in the end, whatever changes meanwhile; a node that comes late gets the same.
+/// A copy of many pages becomes complete, whatever changes meanwhile; a node that joins late gets the same.
 #[tokio::test]
-async fn a_node_that_lags_catches_up_while_everything_changes() {
+async fn lagging_node_catches_up_during_changes() {
     let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
     scene::members(&[&nas, &desk]);
     let names: Vec<String> = (0..2_000).map(|n| format!("tool_{n:04}")).collect();
@@ -103,7 +106,7 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
     nas.offer_words(&[("demo", &names)], &long);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let _links = scene::link(&nas, &desk).await;
-    desk.sees(|held| !held.servers.is_empty()).await;
+    desk.wait_for_tools(|held| !held.servers.is_empty()).await;
     for n in 0..20 {
         nas.offer_words(&[("demo", &names[n..])], &format!("{n}{long}"));
     }
@@ -115,20 +118,20 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
             tools.len() == 2_000 - 19 && newest == Some(true)
         })
     };
-    desk.sees(whole).await;
-    let status = soon(desk.index.status()).await.unwrap();
+    desk.wait_for_tools(whole).await;
+    let status = within_deadline(desk.index.status()).await.unwrap();
     assert!(status[0].broken.is_none() && status[0].rejected.refused == 0);
 }
 
-/// PRJ-008, FED-061: who has a name keeps it, and a server of this node takes its own name back.
+/// PRJ-008, FED-061: a node keeps its name, and a server of this node reclaims its own name.
 #[tokio::test]
-async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
+async fn nodes_with_equal_names_get_distinct_stable_names() {
     let (nas, desk, other) = (
         IndexNode::new(1).await,
         IndexNode::new(2).await,
         IndexNode::new(3).await,
     );
-    // Whoever comes first has the larger id, so that not the order of ids decides.
+    // The first node has the larger id, so that the order of ids does not decide.
     let (nas, other) = if nas.id < other.id {
         (nas, other)
     } else {
@@ -147,14 +150,14 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
     desk.index.set_members(both.clone());
     let digits = format!("nas-{}", &nas.id.to_string()[..6]);
     desk.is_named(&[(&other, "nas"), (&nas, &digits)]).await;
-    let desk = desk.again().await;
+    let desk = desk.restart().await;
     desk.offer(&[("demo", &["time"])]);
     desk.index.set_members(both.clone());
     desk.is_named(&[(&other, "nas"), (&nas, &digits)]).await;
     desk.offer(&[("nas", &["time"])]);
     let taken = format!("nas-{}", &other.id.to_string()[..6]);
     desk.is_named(&[(&other, &taken), (&nas, &digits)]).await;
-    let desk = desk.again().await;
+    let desk = desk.restart().await;
     desk.offer(&[("nas", &["time"])]);
     desk.index.set_members(both);
     desk.is_named(&[(&other, &taken), (&nas, &digits)]).await;
@@ -163,9 +166,9 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
     desk.is_named(&[(&other, "attic")]).await;
 }
 
-/// Who is not of the cluster is told nothing, and nothing of it is taken.
+/// A node outside the cluster gets no digest, and its index is ignored.
 #[tokio::test]
-async fn a_node_that_left_is_told_nothing_and_nothing_of_it_stays() {
+async fn node_that_left_gets_no_digest_and_its_tools_are_removed() {
     let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
     scene::members(&[&nas, &desk]);
     for node in [&nas, &desk] {
@@ -173,10 +176,12 @@ async fn a_node_that_left_is_told_nothing_and_nothing_of_it_stays() {
         node.index.set_shares(rules(&[("demo", None, "*")]));
     }
     let links = scene::link(&nas, &desk).await;
-    nas.sees(|held| tools(held) == ["demo:time"]).await;
-    desk.sees(|held| tools(held) == ["demo:time"]).await;
+    nas.wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
+    desk.wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
     nas.index.set_members(BTreeMap::new());
-    nas.sees(|held| held.servers.is_empty()).await;
+    nas.wait_for_tools(|held| held.servers.is_empty()).await;
     desk.index.set_shares(rules(&[("demo", None, "time")]));
     let pull = PullIndex {
         number: 1,
@@ -185,13 +190,13 @@ async fn a_node_that_left_is_told_nothing_and_nothing_of_it_stays() {
         root: None,
     };
     let at_desk = links.1.clone();
-    let refused = soon(streams::pull(at_desk, pull)).await;
+    let refused = within_deadline(streams::pull(at_desk, pull)).await;
     assert_eq!(refused.unwrap_err(), PullFailure::Lost);
     assert!(nas.held.load().servers.is_empty());
 }
 
 #[test]
-fn a_server_is_offered_with_the_hash_of_its_schemas() {
+fn server_is_offered_with_the_hash_of_its_schemas() {
     let offered = offered(&["time"], "1");
     assert!(offered.tools["time"].schemas.0 != [0; 32]);
 }

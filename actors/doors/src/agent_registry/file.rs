@@ -22,7 +22,7 @@ pub enum RegistryFileError {
     Disk {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: io::Error,
     },
     /// Its contents are damaged.
@@ -33,7 +33,7 @@ pub enum RegistryFileError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
@@ -76,9 +76,10 @@ pub fn load(path: &Path) -> Result<AgentRegistry, RegistryFileError> {
     if checksum(sheet.agents.get()) != sheet.checksum {
         return Err(content("its checksum is another".into()));
     }
-    let kept: Vec<AgentRecord> =
+    let records: Vec<AgentRecord> =
         serde_json::from_str(sheet.agents.get()).map_err(|e| content(e.to_string()))?;
-    AgentRegistry::from_records(kept).map_err(|twice: AgentChangeError| content(twice.to_string()))
+    AgentRegistry::from_records(records)
+        .map_err(|twice: AgentChangeError| content(twice.to_string()))
 }
 
 /// Writes a registry without agents.
@@ -89,9 +90,10 @@ pub fn create_empty(path: &Path) -> io::Result<()> {
     write(path, &[])
 }
 
-/// Writes it so that it survives a crash of the machine: the new registry or the old one, never a mixture.
-pub(super) fn write(path: &Path, kept: &[AgentRecord]) -> io::Result<()> {
-    let agents = serde_json::to_string(kept)?;
+/// Writes the file so that it survives a crash of the machine: the new registry or the old one, never a
+/// mixture.
+pub(super) fn write(path: &Path, records: &[AgentRecord]) -> io::Result<()> {
+    let agents = serde_json::to_string(records)?;
     let sheet = RegistryFile {
         checksum: checksum(&agents),
         agents: serde_json::value::RawValue::from_string(agents)?,
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_roster_is_read_as_it_was_written_and_holds_no_token() {
+    fn registry_round_trips_and_stores_no_token() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
         assert_eq!(load(&path).unwrap(), AgentRegistry::default());
@@ -136,20 +138,20 @@ mod tests {
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
     }
 
-    /// A changed byte or a missing part is reported, and lets nobody in.
+    /// A changed byte or a missing part is reported, and admits no agent.
     #[test]
-    fn a_damaged_roster_is_never_half_read() {
+    fn damaged_registry_is_rejected_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
         write(&path, &registry().to_records()).unwrap();
-        let good = fs::read(&path).unwrap();
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            fs::write(&path, &bad).unwrap();
-            let told = load(&path).unwrap_err().to_string();
-            assert!(told.contains("agents.json is damaged"), "{told}");
-            fs::write(&path, &good[..at]).unwrap();
+        let valid = fs::read(&path).unwrap();
+        for at in 0..valid.len() {
+            let mut damaged = valid.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            let error = load(&path).unwrap_err().to_string();
+            assert!(error.contains("agents.json is damaged"), "{error}");
+            fs::write(&path, &valid[..at]).unwrap();
             assert!(load(&path).is_err(), "cut at {at}");
         }
     }

@@ -1,4 +1,5 @@
-//! One request of `mcplite.MCPLite`: lists tools, calls one, or calls one whose partial messages are read.
+//! Handles the requests of `mcplite.MCPLite`: list tools, call a tool, or call a tool with partial
+//! messages.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +25,7 @@ use crate::lite::Lite;
 use crate::lite::call::{LiteAnswer, LiteCall, LiteEvent, RunningLiteCall};
 use mgp_callers::ForwardedHeaders;
 
-/// Longest result on the wire, in bytes. A number takes eleven there, which may be two as text.
+/// The longest result on the wire, in bytes. A number takes eleven there, which may be two as text.
 const RESULT_LONGEST: usize = 64 << 20;
 
 /// Members of `_meta` that a `ResponseMeta` has a field for.
@@ -35,17 +36,17 @@ const META_FIELDS: [&str; 4] = [
     "promise_token",
 ];
 
-/// One request, and whose it is.
+/// One request and its caller.
 #[derive(Debug)]
 pub(super) struct RpcCall {
     pub(super) lite: Arc<Lite>,
     pub(super) agent: AgentId,
-    /// What it sees.
+    /// The servers visible to it.
     pub(super) view: CatalogView,
     pub(super) metadata: CallMetadata,
-    /// When it began.
+    /// The time it arrived.
     pub(super) began_at: Instant,
-    /// Longest arguments as JSON text, in bytes.
+    /// The longest arguments as JSON text, in bytes.
     pub(super) arguments_max: usize,
     pub(super) forwarded: Mutex<Option<ForwardedHeaders>>,
     /// Counts its answer until it is encoded, which waits for the reader.
@@ -100,7 +101,8 @@ impl McpLite for RpcCall {
     }
 }
 
-/// The messages of a stream. The next one is pulled when the client has capacity; dropping it cancels the call.
+/// The messages of a stream. The next one is pulled when the client has capacity; dropping the stream
+/// cancels the call.
 type ToolResponses = Pin<Box<dyn Stream<Item = Result<ToolResponse, Status>> + Send>>;
 
 impl RpcCall {
@@ -130,15 +132,15 @@ impl RpcCall {
         }))
     }
 
-    /// The params of the `tools/call` that it is.
+    /// Renders the params of the equivalent `tools/call`.
     fn call_params(&self, request: &ToolRequest) -> Result<String, Status> {
         let arguments = match &request.arguments {
             Some(arguments) => arguments.to_json(self.arguments_max),
             None => Ok("{}".into()),
         };
-        let arguments = arguments.map_err(|no| {
-            let words = format!("Invalid arguments: {no}");
-            inexact_status(&no, Code::InvalidArgument, &words)
+        let arguments = arguments.map_err(|error| {
+            let message = format!("Invalid arguments: {error}");
+            inexact_status(&error, Code::InvalidArgument, &message)
         })?;
         let name = quote(&request.name);
         Ok(match &self.metadata.meta {
@@ -148,7 +150,7 @@ impl RpcCall {
     }
 }
 
-/// A part of the result (A.4).
+/// Converts a partial result (A.4).
 fn partial_response(value: &[u8]) -> Result<ToolResponse, Status> {
     let value = std::str::from_utf8(value).unwrap_or("null");
     Ok(ToolResponse {
@@ -157,7 +159,7 @@ fn partial_response(value: &[u8]) -> Result<ToolResponse, Status> {
     })
 }
 
-/// The answer, whose `_meta` keeps what a `ResponseMeta` has no field for.
+/// Converts the answer; `_meta` contains the members that `ResponseMeta` has no field for.
 fn final_response(answer: LiteAnswer) -> Result<ToolResponse, Status> {
     let result = std::str::from_utf8(&answer.result).unwrap_or("{}");
     let mut splice = Splice::new(result);
@@ -176,7 +178,7 @@ fn final_response(answer: LiteAnswer) -> Result<ToolResponse, Status> {
     })
 }
 
-/// The document has four words here (A-17).
+/// Maps to the four values of the document (A-17).
 fn to_proto_type(kind: ResponseType) -> mcplite::ResponseType {
     match kind {
         ResponseType::Answer => mcplite::ResponseType::Answer,
@@ -188,18 +190,19 @@ fn to_proto_type(kind: ResponseType) -> mcplite::ResponseType {
     }
 }
 
-/// A result for the wire. The call took effect even if its result cannot be encoded.
+/// Converts a result. The call took effect even if its result cannot be encoded.
 fn to_struct(result: &str) -> Result<Struct, Status> {
-    Struct::from_json(result, RESULT_LONGEST).map_err(|no| {
-        let words = format!("the tool was called, but its result cannot be told over gRPC: {no}");
-        inexact_status(&no, Code::Internal, &words)
+    Struct::from_json(result, RESULT_LONGEST).map_err(|error| {
+        let message =
+            format!("the tool was called, but its result cannot be encoded for gRPC: {error}");
+        inexact_status(&error, Code::Internal, &message)
     })
 }
 
-fn inexact_status(no: &StructError, code: Code, words: &str) -> Status {
-    match no.why {
+fn inexact_status(error: &StructError, code: Code, message: &str) -> Status {
+    match error.why {
         StructErrorKind::TooLong(_) => {
-            new_status(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", words)
+            new_status(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message)
         }
         StructErrorKind::Ambiguous(_)
         | StructErrorKind::Rounded(_)
@@ -207,7 +210,7 @@ fn inexact_status(no: &StructError, code: Code, words: &str) -> Status {
         | StructErrorKind::TooDeep
         | StructErrorKind::DuplicateMember(_)
         | StructErrorKind::Malformed(_)
-        | StructErrorKind::NotAnObject(_) => new_status(code, "NOT_EXACT", words),
+        | StructErrorKind::NotAnObject(_) => new_status(code, "NOT_EXACT", message),
     }
 }
 
@@ -227,20 +230,20 @@ mod tests {
         }
     }
 
-    /// LITE-057, LITE-058: what has a field is told there, and the rest in `_meta` as over HTTP.
+    /// LITE-057, LITE-058: members with a field are sent there, and the others in `_meta` as over HTTP.
     #[test]
-    fn an_answer_tells_each_thing_once() {
+    fn answer_contains_each_member_once() {
         let result = r#"{"content":[],"_meta":{"response_type":"promise","timestamp":"t","processing_time_ms":1,"promise_token":"p","expires_at":"e"}}"#;
-        let told = final_response(answer(ResponseType::Promise, result)).unwrap();
-        let meta = told.meta.unwrap();
+        let response = final_response(answer(ResponseType::Promise, result)).unwrap();
+        let meta = response.meta.unwrap();
         assert_eq!(meta.response_type, 1);
         assert_eq!(
             (&*meta.promise_token, meta.timestamp),
             ("p", 1_704_110_400_000)
         );
         assert_eq!(meta.processing_time_ms, i32::MAX);
-        let said = told.result.unwrap().to_json(1000).unwrap();
-        assert_eq!(said, r#"{"content":[],"_meta":{"expires_at":"e"}}"#);
+        let result = response.result.unwrap().to_json(1000).unwrap();
+        assert_eq!(result, r#"{"content":[],"_meta":{"expires_at":"e"}}"#);
         for (kind, number) in [
             (ResponseType::Answer, 0),
             (ResponseType::Elicitation, 2),
@@ -254,7 +257,7 @@ mod tests {
 
     /// LITE-075: a result is exact or an error, never rounded.
     #[test]
-    fn a_result_is_told_exactly_or_not_at_all() {
+    fn result_is_exact_or_an_error() {
         let status = final_response(answer(ResponseType::Answer, r#"{"n":9007199254740993}"#));
         let status = status.unwrap_err();
         assert_eq!(status.code(), Code::Internal);

@@ -1,4 +1,4 @@
-//! The list of tools as a `ToolsList`.
+//! Converts the list of tools to a `ToolsList`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use mgp_json::quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Longest schema on the wire, in bytes.
+/// The longest schema on the wire, in bytes.
 const LONGEST: usize = 4 << 20;
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct RpcTool<'a> {
     input_schema: Option<&'a RawValue>,
 }
 
-/// The list that is `{"tools":[…]}` over HTTP. A definition that cannot be read takes no other one away.
+/// Converts the list that is `{"tools":[…]}` over HTTP. An unreadable definition does not remove others.
 pub(super) fn to_tools_list(list: &str) -> ToolsList {
     let listed: Option<RpcList<'_>> = serde_json::from_str(list).ok();
     let listed = listed.map(|listed| listed.tools).unwrap_or_default();
@@ -49,12 +49,14 @@ pub(super) fn to_tools_list(list: &str) -> ToolsList {
     }
 }
 
-/// The schema, or one that states where the exact one is: none is sent with altered numbers (LITE-075).
+/// Converts the schema, or returns one that refers to the exact one: no schema is sent with altered numbers
+/// (LITE-075).
 fn to_schema_struct(text: &str) -> Struct {
-    Struct::from_json(text, LONGEST).unwrap_or_else(|no| {
-        let words =
-            format!("The schema is not told over gRPC: {no}. POST /mcp-lite/v1/listtools has it.");
-        let open = format!(r#"{{"type":"object","description":{}}}"#, quote(&words));
+    Struct::from_json(text, LONGEST).unwrap_or_else(|error| {
+        let message = format!(
+            "The schema is not told over gRPC: {error}. POST /mcp-lite/v1/listtools has it."
+        );
+        let open = format!(r#"{{"type":"object","description":{}}}"#, quote(&message));
         Struct::from_json(&open, usize::MAX).expect("it has strings only")
     })
 }
@@ -63,7 +65,7 @@ fn to_schema_struct(text: &str) -> Struct {
 mod tests {
     use super::*;
 
-    /// LITE-056, LITE-075: a schema with a number that no double holds takes nothing else away.
+    /// LITE-056, LITE-075: a schema with a number that no double represents does not affect others.
     #[test]
     fn every_tool_is_listed() {
         let list = r#"{"tools":[
@@ -79,10 +81,10 @@ mod tests {
             schema.to_json(LONGEST).unwrap()
         };
         assert_eq!(schema(0), r#"{"type":"object"}"#);
-        let told = schema(1);
+        let listed = schema(1);
         assert!(
-            told.contains("/properties/n/maximum") && told.contains("listtools"),
-            "{told}"
+            listed.contains("/properties/n/maximum") && listed.contains("listtools"),
+            "{listed}"
         );
     }
 }

@@ -13,27 +13,27 @@ use tokio::time::Instant;
 use super::reply::new_status;
 use crate::lite::call::LiteWait;
 
-/// The deadline, as each client of gRPC sends it.
+/// The header of the deadline, as sent by each gRPC client.
 const TIMEOUT: &str = "grpc-timeout";
 
-/// The same preferences as over HTTP.
+/// The header of the preferences, as over HTTP.
 const PREFER: &str = "prefer";
 
-/// The `_meta` of the call, as JSON text in ASCII.
+/// The header of the call's `_meta`, as JSON text in ASCII.
 const META: &str = "mgp-meta";
 
-/// The requested set, as in `/mcp-lite/v1/p/<set>/`.
+/// The header of the requested set, as in `/mcp-lite/v1/p/<set>/`.
 const SET: &str = "mgp-set";
 
 /// The longest deadline; longer ones are reduced to this.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The terms of a call.
+/// The metadata of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CallMetadata {
     /// The caller's total deadline.
     pub(super) timeout: Option<Duration>,
-    /// What it prefers.
+    /// The caller's preferences.
     pub(super) preferences: Preferences,
     /// The `_meta` of the call, as JSON text.
     pub(super) meta: Option<String>,
@@ -43,7 +43,7 @@ impl CallMetadata {
     /// Reads the metadata.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what cannot be read.
+    /// INVALID_ARGUMENT for malformed metadata.
     pub(super) fn parse(headers: &HeaderMap) -> Result<Self, Status> {
         let prefer = headers.get_all(PREFER).iter();
         Ok(Self {
@@ -57,7 +57,7 @@ impl CallMetadata {
 }
 
 impl CallMetadata {
-    /// When the caller hangs up: `respond-sync, wait=N` acts as a deadline.
+    /// The time at which the caller disconnects: `respond-sync, wait=N` acts as a deadline.
     pub(super) fn deadline(&self, began: Instant) -> Option<Instant> {
         let wait = self.preferences.wait.map(Duration::from_secs);
         let wait = wait.filter(|_| self.preferences.respond_sync);
@@ -65,7 +65,8 @@ impl CallMetadata {
         first.map(|timeout| began + timeout)
     }
 
-    /// How long it waits for an answer. A stream is alive, so that a promise is needed only when its deadline passes.
+    /// How long the caller waits for an answer. A stream has keep-alives, so a promise is needed only at
+    /// its deadline.
     pub(super) fn lite_wait(&self, stream: bool) -> LiteWait {
         let preferences = &self.preferences;
         match (preferences.respond_sync, preferences.wait) {
@@ -79,10 +80,10 @@ impl CallMetadata {
     }
 }
 
-/// The servers that a request is about: all, or those of a set.
+/// The view of a request: all servers, or those of a set.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for what is no name of a set.
+/// INVALID_ARGUMENT for an invalid name of a set.
 pub(super) fn parse_view(headers: &HeaderMap) -> Result<CatalogView, Status> {
     let Some(set) = single_value(headers, SET)? else {
         return Ok(CatalogView::All);
@@ -92,7 +93,7 @@ pub(super) fn parse_view(headers: &HeaderMap) -> Result<CatalogView, Status> {
     Ok(CatalogView::Set(set))
 }
 
-/// The one value of that name.
+/// The value of a header that occurs at most once.
 fn single_value<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Status> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -106,18 +107,18 @@ fn single_value<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str
     }
 }
 
-/// At most eight digits and a unit (the wire format of gRPC).
+/// Parses at most eight digits and a unit (the wire format of gRPC).
 fn parse_timeout(text: &str) -> Result<Duration, Status> {
-    let words = || {
+    let message = || {
         invalid_argument("`grpc-timeout` must be one to eight digits and one of H, M, S, m, u, n")
     };
     let (digits, unit) = text
         .split_at_checked(text.len().wrapping_sub(1))
-        .ok_or_else(words)?;
+        .ok_or_else(message)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(words());
+        return Err(message());
     }
-    let count: u64 = digits.parse().map_err(|_| words())?;
+    let count: u64 = digits.parse().map_err(|_| message())?;
     let timeout = match unit {
         "H" => Duration::from_secs(count * 3600),
         "M" => Duration::from_secs(count * 60),
@@ -125,7 +126,7 @@ fn parse_timeout(text: &str) -> Result<Duration, Status> {
         "m" => Duration::from_millis(count),
         "u" => Duration::from_micros(count),
         "n" => Duration::from_nanos(count),
-        _ => return Err(words()),
+        _ => return Err(message()),
     };
     Ok(timeout.min(LONGEST))
 }
@@ -137,8 +138,8 @@ fn parse_meta(text: &str) -> Result<String, Status> {
     }
 }
 
-fn invalid_argument(words: &str) -> Status {
-    new_status(Code::InvalidArgument, "INVALID_REQUEST", words)
+fn invalid_argument(message: &str) -> Status {
+    new_status(Code::InvalidArgument, "INVALID_REQUEST", message)
 }
 
 #[cfg(test)]
@@ -153,9 +154,9 @@ mod tests {
         CallMetadata::parse(&headers).map_err(|status| status.code())
     }
 
-    /// LITE-063: deadlines in all units, and none that is guessed at.
+    /// LITE-063: deadlines in all units; malformed ones are rejected.
     #[test]
-    fn deadlines_are_read_to_the_letter() {
+    fn deadlines_are_parsed_strictly() {
         let timeout = |text: &str| read(&[(TIMEOUT, text)]).map(|terms| terms.timeout.unwrap());
         for (text, micros) in [
             ("1H", 3_600_000_000),
@@ -186,14 +187,14 @@ mod tests {
         assert_eq!(twice, Err(Code::InvalidArgument));
     }
 
-    /// LITE-059, LITE-063: who takes a promise gets one in time; who does not has a deadline.
+    /// LITE-059, LITE-063: a caller that accepts promises gets one in time; others have a deadline.
     #[tokio::test(start_paused = true)]
-    async fn deadlines_and_preferences_say_when_there_is_a_promise() {
+    async fn deadline_and_preferences_determine_the_promise() {
         let began = Instant::now();
         let of = |pairs: &[(&'static str, &str)], stream| {
             let terms = read(pairs).unwrap();
-            let left = terms.deadline(began).map(|at| (at - began).as_secs());
-            (terms.lite_wait(stream), left)
+            let remaining = terms.deadline(began).map(|at| (at - began).as_secs());
+            (terms.lite_wait(stream), remaining)
         };
         let (sync, five) = ((PREFER, "respond-sync, wait=5"), (TIMEOUT, "7S"));
         assert_eq!(of(&[], false), (LiteWait::Default, None));
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_one_spelling() {
+    fn set_header_has_one_spelling() {
         let of = |name: &str| {
             parse_view(&HeaderMap::from_iter([(
                 SET.parse().unwrap(),
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn preferences_and_meta_are_those_of_http() {
+    fn preferences_and_meta_equal_those_of_http() {
         let terms = read(&[(PREFER, "respond-sync, wait=3"), (META, r#"{"a":1}"#)]).unwrap();
         assert!(terms.preferences.respond_sync && terms.preferences.wait == Some(3));
         assert_eq!(terms.meta.as_deref(), Some(r#"{"a":1}"#));

@@ -15,22 +15,23 @@ use mgp_json::members;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_transports::http::body::{AbortTrailers, ReplyBody};
 
-/// Whose words the reasons are.
+/// The domain of the error reasons.
 const DOMAIN: &str = "mcplite";
 
-/// Longest message of a status, in bytes. Message and details travel in the trailers, of which common clients
-/// take 8 KiB in all; a byte of the message may take three there, one of the details four thirds.
+/// The longest message of a status, in bytes. Message and details are sent in the trailers, of which common
+/// clients accept 8 KiB in total; a byte of the message may take three there, one of the details four
+/// thirds.
 const MESSAGE: usize = 768;
 
-/// Most bytes of names and values in an `ErrorDetails`.
+/// The most bytes of names and values in an `ErrorDetails`.
 const METADATA: usize = 2048;
 
-/// What a request is refused with before anything was called.
+/// The status of a request that is rejected before any call.
 pub(super) fn new_status(code: Code, reason: &str, message: &str) -> Status {
     new_error_details(reason, HashMap::new()).to_status(code, truncate(message, MESSAGE).into())
 }
 
-/// An error of a call, in the class that HTTP has for it, too (§5.5, §7.1).
+/// The status of a failed call, in the class that HTTP uses for it (§5.5, §7.1).
 pub(super) fn error_status(error: &LiteError) -> Status {
     let (code, reason) = match error.kind {
         LiteErrorKind::InvalidRequest => (Code::InvalidArgument, "INVALID_REQUEST"),
@@ -57,18 +58,18 @@ fn new_error_details(reason: &str, metadata: HashMap<String, String>) -> ErrorDe
     }
 }
 
-/// The members of an error's data, as far as there is room: strings as they are, others as JSON text; of a list
-/// the first items.
+/// Renders the members of an error's data, up to the limit: strings as they are, others as JSON text; of a
+/// list the first items.
 fn error_metadata(data: &str) -> HashMap<String, String> {
-    let mut left = METADATA;
+    let mut remaining = METADATA;
     let mut out = HashMap::new();
     let mut all = members(data).unwrap_or_default();
-    // A long list takes no capacity from short members.
+    // Sorted by length, so that a long list does not displace short members.
     all.sort_by_key(|(_, value)| value.get().len());
     for (name, value) in all {
-        left = left.saturating_sub(name.len());
-        let text = fit_value(value.get(), left);
-        left = left.saturating_sub(text.len());
+        remaining = remaining.saturating_sub(name.len());
+        let text = fit_value(value.get(), remaining);
+        remaining = remaining.saturating_sub(text.len());
         if !text.is_empty() {
             out.insert(name.into_owned(), text);
         }
@@ -76,17 +77,17 @@ fn error_metadata(data: &str) -> HashMap<String, String> {
     out
 }
 
-fn fit_value(value: &str, room: usize) -> String {
+fn fit_value(value: &str, capacity: usize) -> String {
     if let Ok(text) = serde_json::from_str::<String>(value) {
-        return truncate(&text, room).into();
+        return truncate(&text, capacity).into();
     }
-    if value.len() <= room {
+    if value.len() <= capacity {
         return value.into();
     }
     let items: Vec<&serde_json::value::RawValue> = serde_json::from_str(value).unwrap_or_default();
     let mut out = String::from("[");
     for item in items {
-        if out.len() + item.get().len() + 2 > room {
+        if out.len() + item.get().len() + 2 > capacity {
             break;
         }
         if out.len() > 1 {
@@ -104,7 +105,7 @@ fn truncate(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
-/// The answer of a service, as the endpoint sends it.
+/// Converts the response of a service for the endpoint.
 pub(super) fn to_reply(response: Response<RpcBody>) -> Response<ReplyBody> {
     let cut = AbortTrailers {
         canceled: || render_trailers(&credentials_ended_status()),
@@ -113,15 +114,15 @@ pub(super) fn to_reply(response: Response<RpcBody>) -> Response<ReplyBody> {
     response.map(|body| ReplyBody::with_trailers(TrailerBody(body), cut))
 }
 
-/// The credentials of a request ended while it was under way.
+/// The status of a request whose credential ended while it was in flight.
 pub(super) fn credentials_ended_status() -> Status {
-    let words = "the credentials ended while the request was under way";
-    new_status(Code::Unauthenticated, "UNAUTHENTICATED", words)
+    let message = "the credentials expired or were revoked during the request";
+    new_status(Code::Unauthenticated, "UNAUTHENTICATED", message)
 }
 
 fn render_trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    // Refused only for characters that no status has: they are escaped.
+    // Fails only for characters that no status contains: they are escaped.
     let _ = status.add_header(&mut trailers);
     trailers
 }
@@ -156,18 +157,18 @@ impl Body for TrailerBody {
 mod tests {
     use super::*;
 
-    fn said(error_said: &LiteError) -> (Status, HashMap<String, String>) {
-        let status = error_status(error_said);
+    fn status_of(error: &LiteError) -> (Status, HashMap<String, String>) {
+        let status = error_status(error);
         let info = ErrorDetails::from_status(&status).unwrap();
         assert_eq!(info.domain, DOMAIN);
         (status, info.metadata)
     }
 
-    /// LITE-062: the words of A.5, and the details of HTTP.
+    /// LITE-062: the message of A.5, and the details of HTTP.
     #[test]
-    fn a_tool_that_is_not_there_is_told_with_those_that_are() {
+    fn unknown_tool_error_lists_the_available_tools() {
         let error = LiteError::tool_not_found("x", &["redeem", "y"], Some("y"));
-        let (status, metadata) = said(&error);
+        let (status, metadata) = status_of(&error);
         assert_eq!(status.code(), Code::NotFound);
         assert_eq!(status.message(), "Tool not found: x");
         assert_eq!(metadata["available_tools"], r#"["redeem","y"]"#);
@@ -175,15 +176,15 @@ mod tests {
         assert_eq!(metadata["json_rpc_code"], "-32601");
     }
 
-    /// Common clients take 8 KiB of trailers; who sends more is told nothing at all.
+    /// Common clients accept 8 KiB of trailers, and discard longer ones.
     #[test]
-    fn a_status_fits_into_the_trailers_of_common_clients() {
+    fn status_fits_into_the_trailers_of_common_clients() {
         let names: Vec<String> = (0..50)
             .map(|n| format!("é{}{n}", "long_".repeat(40)))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let error = LiteError::tool_not_found(&"é".repeat(5000), &names, None);
-        let (status, metadata) = said(&error);
+        let (status, metadata) = status_of(&error);
         let trailers = render_trailers(&status);
         let bytes = trailers
             .iter()
@@ -191,7 +192,8 @@ mod tests {
         assert!(bytes.sum::<usize>() < 7 << 10);
         assert!(metadata["requested_tool"].len() <= METADATA);
         let few = LiteError::tool_not_found("x", &names, None);
-        let listed: Vec<String> = serde_json::from_str(&said(&few).1["available_tools"]).unwrap();
+        let listed: Vec<String> =
+            serde_json::from_str(&status_of(&few).1["available_tools"]).unwrap();
         assert!(!listed.is_empty() && listed.len() < 50);
     }
 }

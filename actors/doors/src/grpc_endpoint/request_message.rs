@@ -1,4 +1,4 @@
-//! The single message of a request, read completely before anything is called.
+//! Reads the single message of a request completely before the call starts.
 
 use bytes::Bytes;
 use mgp_grpc::prost::Message;
@@ -10,22 +10,22 @@ use crate::http_endpoint::BODY_DEADLINE;
 use crate::message_budgets::MessageBudgets;
 use mgp_protocol::ids::AgentId;
 
-/// The header of each message: whether it is compressed, and its length.
+/// The size of a message header: a compression flag and the length.
 const HEAD: usize = 5;
 
-/// Takes the message, as it is framed.
+/// Reads the framed message.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED for what is too long, UNIMPLEMENTED for what is compressed, INVALID_ARGUMENT for what is not
-/// one message.
+/// RESOURCE_EXHAUSTED for a message that is too long, UNIMPLEMENTED for a compressed one, INVALID_ARGUMENT
+/// for a body that is not one message.
 pub(super) async fn read_message(
     body: RequestBody,
     bodies: &MessageBudgets,
     agent: &AgentId,
 ) -> Result<Bytes, Status> {
     let longest = bodies.message_max();
-    let room = || bodies.agent_budget(agent);
-    let body = collect(body, longest.saturating_add(HEAD), BODY_DEADLINE, room).await;
+    let budget = || bodies.agent_budget(agent);
+    let body = collect(body, longest.saturating_add(HEAD), BODY_DEADLINE, budget).await;
     let body = body.map_err(|untaken| match untaken.error {
         BodyError::TooLarge { .. } => too_long_status(longest),
         BodyError::OverBudget => new_status(
@@ -41,7 +41,7 @@ pub(super) async fn read_message(
     check_frame(body)
 }
 
-/// Refuses what is no message of this kind: what cannot be read is the caller's mistake, as over HTTP.
+/// Rejects a malformed message of this kind as the caller's error, like over HTTP.
 pub(super) fn check_message<M: Message + Default>(framed: &Bytes) -> Result<(), Status> {
     let message = framed.get(HEAD..).unwrap_or_default();
     M::decode(message).map_err(|error| invalid_argument(&error.to_string()))?;
@@ -53,8 +53,8 @@ fn check_frame(body: Bytes) -> Result<Bytes, Status> {
         return Err(invalid_argument("the request has no message"));
     };
     if *compressed != 0 {
-        let words = "compressed messages are not taken: send them as they are (identity)";
-        return Err(new_status(Code::Unimplemented, "COMPRESSED", words));
+        let message = "compressed messages are not supported: use the encoding `identity`";
+        return Err(new_status(Code::Unimplemented, "COMPRESSED", message));
     }
     if u64::from(u32::from_be_bytes(*length)) == message.len() as u64 {
         Ok(body)
@@ -66,12 +66,12 @@ fn check_frame(body: Bytes) -> Result<Bytes, Status> {
 }
 
 fn too_long_status(longest: usize) -> Status {
-    let words = format!("the message is longer than {longest} bytes, the limit");
-    new_status(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &words)
+    let message = format!("the message is longer than {longest} bytes, the limit");
+    new_status(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &message)
 }
 
-fn invalid_argument(words: &str) -> Status {
-    new_status(Code::InvalidArgument, "INVALID_REQUEST", words)
+fn invalid_argument(message: &str) -> Status {
+    new_status(Code::InvalidArgument, "INVALID_REQUEST", message)
 }
 
 #[cfg(test)]
@@ -85,9 +85,9 @@ mod tests {
             .map_err(|status| status.code())
     }
 
-    /// A message is one message to every reader.
+    /// A body has exactly one message.
     #[test]
-    fn a_request_has_one_message() {
+    fn request_has_exactly_one_message() {
         assert_eq!(code(b"\0\0\0\0\0"), Ok(5));
         assert_eq!(code(b"\0\0\0\0\x02ab"), Ok(7));
         assert_eq!(code(b"\x01\0\0\0\x02ab"), Err(Code::Unimplemented));

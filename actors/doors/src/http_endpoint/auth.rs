@@ -23,12 +23,11 @@ use mgp_callers::{Credential, RegisteredAgents};
 /// How callers authenticate.
 #[derive(Debug, Clone)]
 pub enum Auth {
-    /// Not at all: everyone is `agent.anonymous`. Only on loopback.
+    /// No authentication: everyone is `agent.anonymous`. Only on loopback.
     None,
     /// By a token of the kernel.
     Token(Tokens),
-    /// By a token of an authorization server; if configured so, also by one of the
-    /// kernel.
+    /// By a token of an authorization server; optionally also by one of the kernel.
     OAuth(Arc<OAuth>, Option<Tokens>),
 }
 
@@ -41,7 +40,7 @@ pub struct Tokens {
     pub registered_agents: RegisteredAgents,
 }
 
-/// Why a caller is refused.
+/// Authentication errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AuthError {
     /// No credentials.
@@ -77,9 +76,9 @@ impl Auth {
         if matches!(self, Self::None) || !headers.contains_key(AUTHORIZATION) {
             return Ok(named);
         }
-        let held = self.authenticate_token(headers, view).await?;
-        if held.agent == named.agent {
-            Ok(held.with_latest_expiry(certificate.not_after_ms))
+        let credential = self.authenticate_token(headers, view).await?;
+        if credential.agent == named.agent {
+            Ok(credential.with_latest_expiry(certificate.not_after_ms))
         } else {
             Err(AuthError::Invalid(
                 "it names another agent than the certificate".into(),
@@ -109,7 +108,7 @@ impl Auth {
         }
     }
 
-    /// Whether callers have to show a token, if they show no certificate.
+    /// True if callers without a certificate need a token.
     pub(super) fn requires_token(&self) -> bool {
         match self {
             Self::None => false,
@@ -129,7 +128,7 @@ impl Auth {
         }
     }
 
-    /// The refusal, with advice on how to authenticate.
+    /// Converts to the refusal, with advice on how to authenticate.
     pub(crate) fn to_refusal(
         &self,
         unwelcome: &AuthError,
@@ -144,7 +143,7 @@ impl Auth {
     }
 }
 
-/// A connection may stay open after its certificate expired; the credential does not.
+/// The credential of a certificate. It expires with the certificate, although the connection may stay open.
 fn credential_from_certificate(certificate: &Certificate) -> Result<Credential, AuthError> {
     let names = CertificateNames {
         uris: &certificate.uris,
@@ -186,15 +185,16 @@ impl Tokens {
     }
 }
 
-/// The one bearer token in the headers; tokens in URLs are not accepted.
+/// The bearer token in the headers; tokens in URLs are not accepted.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(AuthError::NoCredentials)?;
     if values.next().is_some() {
         return Err(AuthError::Unreadable);
     }
-    let said = value.to_str().map_err(|_| AuthError::Unreadable)?;
-    said.split_once(' ')
+    let value_text = value.to_str().map_err(|_| AuthError::Unreadable)?;
+    value_text
+        .split_once(' ')
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
@@ -202,11 +202,11 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
 }
 
 impl AuthError {
-    fn from_bearer_error(why: bearer::BadBearerToken) -> Self {
-        match why {
+    fn from_bearer_error(error: bearer::BadBearerToken) -> Self {
+        match error {
             bearer::BadBearerToken::Expired(at_ms) => Self::Expired(render_rfc3339_ms(at_ms)),
             bearer::BadBearerToken::Scope => Self::Scope,
-            why @ (bearer::BadBearerToken::Malformed
+            error @ (bearer::BadBearerToken::Malformed
             | bearer::BadBearerToken::DuplicateClaim
             | bearer::BadBearerToken::Algorithm
             | bearer::BadBearerToken::UnknownKey
@@ -215,7 +215,7 @@ impl AuthError {
             | bearer::BadBearerToken::Audience
             | bearer::BadBearerToken::BadTimes
             | bearer::BadBearerToken::NotYetValid
-            | bearer::BadBearerToken::Subject) => Self::Invalid(why.to_string()),
+            | bearer::BadBearerToken::Subject) => Self::Invalid(error.to_string()),
         }
     }
 
@@ -224,25 +224,25 @@ impl AuthError {
         match self {
             Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
             Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),
-            Self::Invalid(why) => format!("the token is not valid: {why}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
-            Self::Certificate(why) => why.to_string(),
+            Self::Invalid(error) => format!("the token is not valid: {error}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
+            Self::Certificate(error) => error.to_string(),
             Self::Expired(at) => format!("what was shown expired at {at}; `mgp agents token <name> --rotate` makes a new token"),
             Self::Scope => "the token lacks a scope that this door wants".into(),
         }
     }
 
-    /// `error` of RFC 6750, section 3.1; none if no credential was sent.
+    /// The `error` of RFC 6750, section 3.1; none if no credential was sent.
     fn bearer_error(&self) -> Option<(&'static str, String)> {
         match self {
             Self::NoCredentials | Self::Certificate(_) => None,
             Self::Unreadable => Some(("invalid_request", "one bearer token is wanted".into())),
-            Self::Invalid(why) => Some(("invalid_token", why.clone())),
+            Self::Invalid(error) => Some(("invalid_token", error.clone())),
             Self::Expired(at) => Some(("invalid_token", format!("it expired at {at}"))),
             Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
         }
     }
 
-    /// The same refusal with MGP's error code, for callers that know it.
+    /// Converts to a refusal with MGP's error code, for callers that support it.
     pub(super) fn to_dialect(
         &self,
         caller: Option<(RequestId, Dialect)>,
@@ -262,7 +262,8 @@ impl AuthError {
         refused.map(|_| ReplyBody::full(frame))
     }
 
-    /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
+    /// The response: 401, or 403 if another token of the same caller would be accepted; `hints` describe
+    /// where to get one.
     pub(super) fn to_response(&self, hints: Option<String>) -> Response<ReplyBody> {
         let mut parts = Vec::new();
         if let Some((error, description)) = self.bearer_error() {
@@ -290,7 +291,7 @@ impl AuthError {
     }
 }
 
-/// The characters allowed in a quoted string of a header.
+/// Removes characters that are not allowed in a quoted string of a header.
 fn to_quotable(text: &str) -> String {
     let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
     text.chars().filter(plain).collect()
@@ -323,7 +324,7 @@ mod tests {
         })
     }
 
-    async fn judge(headers: HeaderMap) -> Result<String, AuthError> {
+    async fn check(headers: HeaderMap) -> Result<String, AuthError> {
         let pass = auth()
             .authenticate(&headers, None, &CatalogView::All)
             .await?;
@@ -346,12 +347,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_says_who_it_is_and_a_token_beside_it_the_same() {
+    async fn certificate_and_token_must_name_the_same_agent() {
         let pass = shown(HeaderMap::new(), "alice", u64::MAX).await.unwrap();
         assert_eq!(pass.agent.to_string(), "agent.alice");
         // The credential expires with the earlier of the two.
-        let soon = mgp_runtime::time::unix_ms() + 60_000;
-        let both = shown(with("Bearer mgp_alice"), "alice", soon)
+        let soon_ms = mgp_runtime::time::unix_ms() + 60_000;
+        let both = shown(with("Bearer mgp_alice"), "alice", soon_ms)
             .await
             .unwrap();
         assert!(!both.is_permanent() && !both.is_revoked());
@@ -368,8 +369,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_token_opens_and_names_its_agent() {
-        let who = |value: &str| judge(with(value));
+    async fn token_authenticates_its_agent() {
+        let who = |value: &str| check(with(value));
         assert_eq!(who("Bearer secret").await.unwrap(), "agent.local");
         assert_eq!(who("bearer secret").await.unwrap(), "agent.local");
         assert_eq!(who("Bearer mgp_alice").await.unwrap(), "agent.alice");
@@ -390,20 +391,20 @@ mod tests {
         }
         let mut twice = with("Bearer secret");
         twice.append(AUTHORIZATION, "Bearer mgp_alice".parse().unwrap());
-        assert_eq!(judge(twice).await.unwrap_err(), AuthError::Unreadable);
-        let nothing = judge(HeaderMap::new()).await;
+        assert_eq!(check(twice).await.unwrap_err(), AuthError::Unreadable);
+        let nothing = check(HeaderMap::new()).await;
         assert_eq!(nothing.unwrap_err(), AuthError::NoCredentials);
     }
 
     #[test]
-    fn a_challenge_says_what_is_wrong_and_repeats_nothing() {
+    fn challenge_names_the_error_without_echoing_input() {
         let challenge = |unwelcome: &AuthError| {
             let value = unwelcome.to_response(None).headers()[WWW_AUTHENTICATE].clone();
             value.to_str().unwrap().to_owned()
         };
         assert_eq!(challenge(&AuthError::NoCredentials), "Bearer");
         let invalid = AuthError::Invalid("a \"b\" \n c".into());
-        let said = r#"Bearer error="invalid_token", error_description="a b  c""#;
-        assert_eq!(challenge(&invalid), said);
+        let value_text = r#"Bearer error="invalid_token", error_description="a b  c""#;
+        assert_eq!(challenge(&invalid), value_text);
     }
 }

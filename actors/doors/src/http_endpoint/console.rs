@@ -1,5 +1,4 @@
-//! The console in a browser: its files, which are public, its sign-in, and the check that a request is the
-//! operator's.
+//! The console over HTTP: its public files, its sign-in, and the check that a request is the operator's.
 //!
 //! A browser uses `/mcp` like any other client; only the sign-in is here.
 
@@ -25,43 +24,44 @@ use super::responses::{json_response, refusal_response};
 use super::{EndpointPath, HttpEndpoint, empty_response, headers, method_not_allowed};
 use crate::console::Console;
 
-/// The key of the page. A page of another origin cannot send it without a preflight request (Fetch, CORS), which is
-/// never granted.
+/// The header with the key of the page. A page of another origin cannot send it without a preflight request
+/// (Fetch, CORS), which is never granted.
 const PAGE_KEY: HeaderName = HeaderName::from_static("mgp-console");
 /// The browser's statement of a request's origin (Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Where a browser signs in and out.
+/// The path for signing in and out.
 const SESSION_PATH: &str = "/console/session";
-/// Longest body of a sign-in, in bytes: a code, with some margin.
+/// The longest body of a sign-in, in bytes: a code, with some margin.
 const LONGEST: usize = 1024;
-/// How long a browser may take to send it.
+/// How long a browser may take to send the body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Only what is part of the program is run or shown, nothing is sent anywhere else, and nobody frames it.
-/// Text never becomes markup: without a policy for trusted types, the ways to do that throw.
+/// The content security policy: only files of the program are used, nothing is sent elsewhere, and no page
+/// may frame it. Text never becomes markup: without a policy for trusted types, the DOM methods for that
+/// throw.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Why a browser is rejected.
+/// Errors of the sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignInError {
     /// The request does not come from the console's page.
     #[error("only the page of the console itself may ask this")]
     ForeignPage,
-    /// In the clear, under a name that others have, too.
+    /// Plain HTTP, under a host name that is not exclusive to this machine.
     #[error("in the clear, the console is reached as localhost or 127.0.0.1 only")]
     Plaintext,
-    /// Under a port that is another program's, or leads here unannounced.
+    /// A port of another program, or one that is forwarded without being configured.
     #[error(
         "the console is at another port; where a port is forwarded to it, list the host with that port under \
          `allowed_hosts` in [http]"
     )]
     ForeignPort,
-    /// Its secrets are not good, or not any more.
+    /// The secrets are unknown or have expired.
     #[error("this browser is not signed in; `mgp console` makes a link")]
     Unknown,
-    /// Only the endpoint of all servers serves it.
+    /// Only the endpoint of all servers serves the console.
     #[error("the console speaks to /mcp, and shows no other credentials")]
     WrongEndpoint,
 }
@@ -78,17 +78,17 @@ impl SignInError {
     }
 }
 
-/// True for the paths that are the console's.
+/// True for the paths of the console.
 pub(super) fn is_console_path(path: &str) -> bool {
     path == "/" || path.starts_with("/console/")
 }
 
-/// True for a request that states that it comes from the console's page.
+/// True for a request that declares that it comes from the console's page.
 pub(super) fn has_page_key(headers: &HeaderMap) -> bool {
     headers.contains_key(PAGE_KEY)
 }
 
-/// The operator's credential, for a request of the console's page in a browser that is signed in.
+/// Authenticates the operator: a request of the console's page in a signed-in browser.
 ///
 /// # Errors
 /// [`SignInError`].
@@ -105,16 +105,16 @@ pub(super) fn authenticate(
     authenticate_browser(console, request).map(|(_, pass)| pass)
 }
 
-/// Files, the sign-in and the sign-out.
+/// Handles the files, the sign-in and the sign-out.
 pub(super) async fn handle(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     request: Request<RequestBody>,
 ) -> Response<ReplyBody> {
     let mut response = match (request.uri().path(), request.method()) {
-        (SESSION_PATH, &Method::POST) => handle_sign_in(door, request).await,
-        (SESSION_PATH, &Method::DELETE) => handle_sign_out(door, &request),
+        (SESSION_PATH, &Method::POST) => handle_sign_in(endpoint, request).await,
+        (SESSION_PATH, &Method::DELETE) => handle_sign_out(endpoint, &request),
         (SESSION_PATH, _) => method_not_allowed("POST, DELETE"),
-        (_, &(Method::GET | Method::HEAD)) => serve_page(&door.console, &request),
+        (_, &(Method::GET | Method::HEAD)) => serve_page(&endpoint.console, &request),
         _ => method_not_allowed("GET, HEAD"),
     };
     let headers = response.headers_mut();
@@ -135,11 +135,11 @@ pub(super) async fn handle(
     response
 }
 
-/// A file of the page, where the console is reached: under another port or name it could not sign in either.
+/// Serves a file of the page if the console is reached at its own address: otherwise a sign-in would fail.
 fn serve_page<B>(console: &Console, request: &Request<B>) -> Response<ReplyBody> {
     match console_host(console, request) {
         Ok(_) => serve_file(request.uri().path()),
-        Err(why) => why.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -150,61 +150,64 @@ fn serve_file(path: &str) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::full(file.bytes));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
-    // The next version of the program may have another one under the same name.
+    // The next version of the program may have another file under the same name.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 
-/// What the page sends: the code of its link.
+/// The body of a sign-in: the code of the link.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignInRequest {
     code: String,
 }
 
-async fn handle_sign_in(door: &HttpEndpoint, request: Request<RequestBody>) -> Response<ReplyBody> {
-    if let Err(why) = check_same_origin(&door.console, &request) {
-        return why.into_response();
+async fn handle_sign_in(
+    endpoint: &HttpEndpoint,
+    request: Request<RequestBody>,
+) -> Response<ReplyBody> {
+    if let Err(error) = check_same_origin(&endpoint.console, &request) {
+        return error.into_response();
     }
     if !headers::is_json(request.headers()) {
-        let words = "send `Content-Type: application/json`";
-        return refusal_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
+        let message = "send `Content-Type: application/json`";
+        return refusal_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
-    let nobody = AgentId::new(AgentId::ANONYMOUS);
-    let room = || door.endpoint.message_budgets.agent_budget(&nobody);
-    let body = match collect(request.into_body(), LONGEST, BODY_TIMEOUT, room).await {
+    let anonymous = AgentId::new(AgentId::ANONYMOUS);
+    let budget = || endpoint.endpoint.message_budgets.agent_budget(&anonymous);
+    let body = match collect(request.into_body(), LONGEST, BODY_TIMEOUT, budget).await {
         Ok(body) => body,
         Err(untaken) => {
             return refusal_response(untaken.error.status(), &untaken.error.to_string());
         }
     };
     let Ok(shown) = serde_json::from_slice::<SignInRequest>(&body) else {
-        let words = r#"send {"code": "…"}, as it stands behind the # of the link"#;
-        return refusal_response(StatusCode::BAD_REQUEST, words);
+        let message = r#"send {"code": "…"}, as it stands behind the # of the link"#;
+        return refusal_response(StatusCode::BAD_REQUEST, message);
     };
-    let signed_in = match door.console.sign_in(&shown.code) {
+    let signed_in = match endpoint.console.sign_in(&shown.code) {
         Ok(signed_in) => signed_in,
-        Err(why) => return refusal_response(StatusCode::UNAUTHORIZED, &why.to_string()),
+        Err(error) => return refusal_response(StatusCode::UNAUTHORIZED, &error.to_string()),
     };
-    let told = json!({"pageKey": signed_in.page_key, "untilMs": signed_in.until_ms});
-    let mut response = json_response(StatusCode::OK, ReplyBody::full(told.to_string()));
+    let body = json!({"pageKey": signed_in.page_key, "untilMs": signed_in.until_ms});
+    let mut response = json_response(StatusCode::OK, ReplyBody::full(body.to_string()));
     set_cookie(
         &mut response,
-        &door.console,
+        &endpoint.console,
         &signed_in.cookie,
         SESSION_LIFETIME_MS / 1000,
     );
     response
 }
 
-fn handle_sign_out(door: &HttpEndpoint, request: &Request<RequestBody>) -> Response<ReplyBody> {
-    let number = match authenticate_browser(&door.console, request) {
+fn handle_sign_out(endpoint: &HttpEndpoint, request: &Request<RequestBody>) -> Response<ReplyBody> {
+    let number = match authenticate_browser(&endpoint.console, request) {
         Ok((number, _)) => number,
-        Err(why) => return why.into_response(),
+        Err(error) => return error.into_response(),
     };
-    door.console.sign_out(number);
+    endpoint.console.sign_out(number);
     let mut response = empty_response(StatusCode::NO_CONTENT);
-    set_cookie(&mut response, &door.console, "", 0);
+    set_cookie(&mut response, &endpoint.console, "", 0);
     response
 }
 
@@ -219,7 +222,7 @@ fn set_cookie(response: &mut Response<ReplyBody>, console: &Console, value: &str
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// The browser that asks, by both its secrets.
+/// Authenticates a browser by both its secrets.
 fn authenticate_browser(
     console: &Console,
     request: &Request<RequestBody>,
@@ -233,7 +236,7 @@ fn authenticate_browser(
         .ok_or(SignInError::Unknown)
 }
 
-/// The value of a cookie, where it stands once.
+/// The value of a cookie that occurs exactly once.
 fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).iter();
     let all = all.filter_map(|value| value.to_str().ok());
@@ -255,7 +258,7 @@ fn check_same_origin<B>(console: &Console, request: &Request<B>) -> Result<(), S
     let same_site = site.is_none_or(|site| site == "same-origin");
     let same_origin = match headers.get(ORIGIN) {
         Some(origin) => *origin == format!("{scheme}://{own}"),
-        // Of a GET browsers name no origin.
+        // Browsers send no origin with a GET.
         None => request.method() == Method::GET && site.is_some(),
     };
     if same_site && same_origin {
@@ -265,7 +268,7 @@ fn check_same_origin<B>(console: &Console, request: &Request<B>) -> Result<(), S
     }
 }
 
-/// The host and port it is asked at, where it is reached there.
+/// The host and port in the request, if the console is reachable there.
 fn console_host<'r, B>(console: &Console, request: &'r Request<B>) -> Result<&'r str, SignInError> {
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     let host = headers::header_text(request.headers(), &HOST);

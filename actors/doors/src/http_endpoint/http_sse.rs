@@ -1,8 +1,7 @@
-//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines arrive as POST bodies and leave as
-//! events.
+//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines arrive as POST bodies and are sent
+//! as events.
 //!
-//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint to POST to; it ends with that
-//! stream.
+//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint for POSTs; it ends with that stream.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,10 +28,10 @@ use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
 use crate::connection;
 use mgp_runtime::task;
 
-/// Where messages are POSTed; the query names the connection.
+/// The path for POSTed messages; the query names the connection.
 pub(super) const ENDPOINT_PATH: &str = "/sse/messages";
-/// Messages between POSTs and the connection. A further POST waits, so that a client holds no more than
-/// its POSTs under way and one message.
+/// Queued messages between POSTs and the connection. A further POST waits, so that a client holds no more
+/// than its POSTs in flight and one message.
 const QUEUE_MAX: usize = 1;
 /// Bytes between the connection and the stream of its client.
 const PIPE_BYTES: usize = 64 << 10;
@@ -53,19 +52,19 @@ struct SseClients {
 struct SseClient {
     agent: AgentId,
     inbound: mpsc::Sender<Bytes>,
-    /// Its slot was given to another client.
+    /// Cancelled when its slot is given to another client.
     evict: CancellationToken,
 }
 
 impl SseClients {
-    /// Adds a client; the agent with the most clients may lose one for it. False when there is no slot.
+    /// Adds a client, and may evict one of the agent with the most clients. False when there is no slot.
     fn insert(&mut self, id: &str, client: Arc<SseClient>) -> bool {
         // Each holds its stream open: none is idle.
         match self.agents.admit(&client.agent, |_| Usage::Busy) {
             SlotAdmission::Free => {}
-            SlotAdmission::Replaces(gone) => {
-                let gone = self.clients.remove(&gone);
-                gone.iter().for_each(|gone| gone.evict.cancel());
+            SlotAdmission::Replaces(evicted) => {
+                let evicted = self.clients.remove(&evicted);
+                evicted.iter().for_each(|evicted| evicted.evict.cancel());
             }
             SlotAdmission::Full => return false,
         }
@@ -76,7 +75,7 @@ impl SseClients {
 }
 
 impl HttpSse {
-    /// None is open; so many may be.
+    /// Creates the table for `max` connections.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -94,7 +93,7 @@ impl HttpSse {
     /// Opens a connection; its first event names the endpoint.
     pub(super) fn open(
         self: &Arc<Self>,
-        door: &HttpEndpoint,
+        endpoint: &HttpEndpoint,
         view: CatalogView,
         agent: AgentId,
     ) -> Response<ReplyBody> {
@@ -102,17 +101,17 @@ impl HttpSse {
         let (way_in, messages) = mpsc::channel(QUEUE_MAX);
         let (writer, way_out) = duplex(PIPE_BYTES);
         let leave = CancellationToken::new();
-        let visit = Arc::new(SseClient {
+        let client = Arc::new(SseClient {
             agent: agent.clone(),
             inbound: way_in,
             evict: leave.clone(),
         });
-        if !self.lock().insert(&id, visit) {
-            let words = "too many sessions are open (`[tuning.http] max_sessions`)";
-            return overloaded_response(None, words);
+        if !self.lock().insert(&id, client) {
+            let message = "too many sessions are open (`[tuning.http] max_sessions`)";
+            return overloaded_response(None, message);
         }
         let serving = connection::serve(
-            door.endpoint.clone(),
+            endpoint.endpoint.clone(),
             agent,
             false,
             Some(view),
@@ -134,23 +133,23 @@ impl HttpSse {
         stream_response(body)
     }
 
-    /// Takes one POSTed message.
+    /// Handles one POSTed message.
     pub(super) async fn post(
         &self,
-        door: &HttpEndpoint,
+        endpoint: &HttpEndpoint,
         request: Request<RequestBody>,
         agent: &AgentId,
     ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");
-        let visit = query
+        let client = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("session="))
             .and_then(|id| self.lock().clients.get(id).cloned())
-            .filter(|visit| visit.agent == *agent);
-        let Some(visit) = visit else {
+            .filter(|client| client.agent == *agent);
+        let Some(client) = client else {
             return unknown_session_response();
         };
-        let body = match read_message(door, request.into_body(), agent).await {
+        let body = match read_message(endpoint, request.into_body(), agent).await {
             Ok(body) => body,
             Err(response) => return *response,
         };
@@ -158,12 +157,12 @@ impl HttpSse {
             && let Some(frame) = broken.to_frame()
         {
             if PartialMessage::scan(&body).is_response() {
-                // An answer over the limit: the connection fails its question and sends nothing.
-                let _ = visit.forward(body).await;
+                // An answer over the limit: the connection fails its callback and sends nothing.
+                let _ = client.forward(body).await;
             }
             return json_response(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
-        match visit.forward(body).await {
+        match client.forward(body).await {
             Ok(()) => empty_response(StatusCode::ACCEPTED),
             Err(SseClientGone) => unknown_session_response(),
         }
@@ -171,7 +170,7 @@ impl HttpSse {
 }
 
 impl SseClient {
-    /// Passes on a message as one line: completely, or not at all if the client has disconnected.
+    /// Forwards a message as one line: completely, or not at all if the client has disconnected.
     async fn forward(&self, body: Bytes) -> Result<(), SseClientGone> {
         self.inbound
             .send(to_one_line(body))
@@ -183,7 +182,7 @@ impl SseClient {
 /// The connection has ended.
 struct SseClientGone;
 
-/// Messages as the lines that a connection reads.
+/// Reads messages as the lines of a connection.
 fn line_reader(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
     let lines = stream::unfold(messages, |mut messages| async move {
         let line = messages.recv().await?;
@@ -206,7 +205,7 @@ impl Drop for SseClientEntry {
     }
 }
 
-/// The lines of a connection as events, for as long as the client takes them.
+/// Sends the lines of a connection as events, as fast as the client reads them.
 fn event_stream(
     first: Bytes,
     way_out: DuplexStream,
@@ -214,7 +213,7 @@ fn event_stream(
 ) -> impl Stream<Item = Bytes> + Send {
     let lines = FramedRead::new(way_out, LinesCodec::new()).filter_map(move |line| {
         let _open = &leaving;
-        // An error is the last thing a stream of lines says.
+        // An error is the last item of a stream of lines.
         std::future::ready(
             line.ok()
                 .map(|line| sse::render_event(None, line.as_bytes())),
@@ -231,24 +230,24 @@ mod tests {
 
     /// A client that disconnects during its POST does not break a line: the next message is read correctly.
     #[tokio::test]
-    async fn a_post_given_up_leaves_no_half_line() {
+    async fn aborted_post_leaves_no_partial_line() {
         let (way_in, messages) = mpsc::channel(QUEUE_MAX);
-        let visit = SseClient {
+        let client = SseClient {
             agent: AgentId::new(AgentId::LOCAL),
             inbound: way_in,
             evict: CancellationToken::new(),
         };
         let mut read = line_reader(messages);
         let long = Bytes::from(vec![b'x'; 2 * PIPE_BYTES]);
-        // Given up as soon as it has to wait.
+        // Dropped as soon as it has to wait.
         for _ in 0..3 {
-            let _ = futures_util::FutureExt::now_or_never(visit.forward(long.clone()));
+            let _ = futures_util::FutureExt::now_or_never(client.forward(long.clone()));
         }
         let mut got = vec![0; long.len() + 1];
         read.read_exact(&mut got).await.unwrap();
-        let next = visit.forward(Bytes::from_static(b"{}"));
+        let next = client.forward(Bytes::from_static(b"{}"));
         assert!(next.await.is_ok());
-        drop(visit);
+        drop(client);
         let mut rest = Vec::new();
         read.read_to_end(&mut rest).await.unwrap();
         got.extend(rest);

@@ -34,11 +34,11 @@ use crate::lite::call::{LiteCall, LiteEvent, LiteOutcome, LiteWait, RunningLiteC
 use crate::oauth::SET_PREFIX;
 use mgp_callers::request::render_answer_parts;
 
-/// How a caller prefers to be answered (RFC 7240), and what was done of it.
+/// The headers for preferences (RFC 7240): those of the caller, and those that were applied.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Parses a path below [`BASE`], where `p/<set>/` shows what a set has, and the aliases at the root (A-18).
+/// Parses a path below [`BASE`], where `p/<set>/` is the view of a set, and the aliases at the root (A-18).
 pub(super) fn parse_path(path: &str) -> Option<(LiteEndpoint, CatalogView)> {
     let below = match path.strip_prefix(BASE) {
         Some(below) => below.strip_prefix('/')?,
@@ -59,14 +59,14 @@ pub(super) fn parse_path(path: &str) -> Option<(LiteEndpoint, CatalogView)> {
 
 /// Answers one POST.
 pub(super) async fn handle_post(
-    (door, lite): (&HttpEndpoint, &Arc<Lite>),
+    (http, lite): (&HttpEndpoint, &Arc<Lite>),
     endpoint: LiteEndpoint,
     request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
     let query = request.uri().query().map(str::to_owned);
-    let (headers, stream, text) = match read_request(door, request, &agent).await {
+    let (headers, stream, text) = match read_request(http, request, &agent).await {
         Ok(read) => read,
         Err(response) => return *response,
     };
@@ -76,9 +76,9 @@ pub(super) async fn handle_post(
     }
 }
 
-/// The headers of a POST, whether its caller wants events, and its whole body as text.
+/// Reads the headers of a POST, whether its caller wants events, and its whole body as text.
 async fn read_request(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     request: HttpRequest<RequestBody>,
     agent: &AgentId,
 ) -> Result<(HeaderMap, bool, ByteString), Box<Response<ReplyBody>>> {
@@ -101,7 +101,7 @@ async fn read_request(
         )));
     };
     let (head, body) = request.into_parts();
-    let body = read_message(door, body, agent).await?;
+    let body = read_message(endpoint, body, agent).await?;
     let text = ByteString::try_from(body).map_err(|_| {
         let why = Malformed::NotJson("the body is not UTF-8".into());
         Box::new(malformed_response(&why))
@@ -109,7 +109,7 @@ async fn read_request(
     Ok((head.headers, stream, text))
 }
 
-/// §4.2.1: the tools, as an object or, with `?format=array`, as an array (A-18).
+/// Handles §4.2.1: lists the tools, as an object or, with `?format=array`, as an array (A-18).
 async fn list_tools(
     lite: &Lite,
     query: Option<&str>,
@@ -133,8 +133,8 @@ async fn list_tools(
         None | Some("object") => false,
         Some("array") => true,
         Some(_) => {
-            let words = "`format` is `object` or `array`";
-            return refusal_response(StatusCode::BAD_REQUEST, words);
+            let message = "`format` is `object` or `array`";
+            return refusal_response(StatusCode::BAD_REQUEST, message);
         }
     };
     match lite.list_tools(agent, view).await {
@@ -148,7 +148,7 @@ async fn list_tools(
     }
 }
 
-/// §4.2.2: a JSON-RPC request.
+/// Handles §4.2.2: a JSON-RPC request.
 async fn call_tool(
     lite: &Arc<Lite>,
     headers: &HeaderMap,
@@ -186,8 +186,8 @@ async fn call_tool(
             };
         }
         other => {
-            let words = format!("Method not found: {other}");
-            let error = LiteError::new(LiteErrorKind::NotFound, words);
+            let message = format!("Method not found: {other}");
+            let error = LiteError::new(LiteErrorKind::NotFound, message);
             return outcome_response(id.as_json(), &Err(error));
         }
     }
@@ -208,7 +208,7 @@ async fn call_tool(
     response
 }
 
-/// Starts a call of these params; gives what was done of its caller's preferences, too.
+/// Starts a call with these params; also returns the applied preferences.
 fn begin_call(
     lite: &Arc<Lite>,
     headers: &HeaderMap,
@@ -246,7 +246,7 @@ fn event_response(lite: &Lite, running: RunningLiteCall) -> Response<ReplyBody> 
     stream_response(events.with_heartbeat(lite.heartbeat(), beat))
 }
 
-/// How long a caller waits, and when it gives up. A stream is alive, so it needs no promise.
+/// How long a caller waits, and its deadline. A stream has keep-alives, so it needs no promise.
 fn wait_options(preferences: Preferences, stream: bool) -> (LiteWait, Option<Instant>) {
     let wait = preferences.wait.map(Duration::from_secs);
     match (wait, preferences.respond_sync) {
@@ -283,7 +283,7 @@ fn outcome_response(id: &str, outcome: &LiteOutcome) -> Response<ReplyBody> {
     }
 }
 
-/// LITE-047, LITE-048: what is no request is 400.
+/// LITE-047, LITE-048: a malformed request is answered with 400.
 fn malformed_response(error: &Malformed) -> Response<ReplyBody> {
     let frame = error
         .to_frame()
@@ -291,7 +291,7 @@ fn malformed_response(error: &Malformed) -> Response<ReplyBody> {
     json_response(StatusCode::BAD_REQUEST, ReplyBody::full(frame))
 }
 
-/// `Content-Type: application/json`; a charset that is named has to be UTF-8 (§4.1).
+/// True for `Content-Type: application/json`; a charset must be UTF-8 (§4.1).
 fn is_utf8_json(headers: &HeaderMap) -> bool {
     let kind = headers::header_text(headers, &CONTENT_TYPE).unwrap_or_default();
     let charset = kind.split(';').skip(1).find_map(|parameter| {
@@ -302,8 +302,8 @@ fn is_utf8_json(headers: &HeaderMap) -> bool {
     headers::is_json(headers) && charset.is_none_or(|named| named.eq_ignore_ascii_case("utf-8"))
 }
 
-/// Whether events are wanted rather than JSON (§4.3): by weight, then by what is named more narrowly; of two that are
-/// alike JSON, as clients of MCP name both. `None` where neither is.
+/// Whether events are wanted rather than JSON (§4.3): by weight, then by the narrower range; if equal JSON,
+/// as MCP clients name both. `None` if neither is accepted.
 fn wants_stream(headers: &HeaderMap) -> Option<bool> {
     if !headers.contains_key(ACCEPT) {
         return Some(false);
@@ -324,9 +324,9 @@ mod tests {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
-    /// LITE-035 to LITE-039, A-18: every name of an endpoint, below the base and at the root; nothing else.
+    /// LITE-035 to LITE-039, A-18: every path of an endpoint, below the base and at the root; no other.
     #[test]
-    fn paths_name_endpoints_and_views() {
+    fn paths_map_to_endpoints_and_views() {
         let all = |endpoint| Some((endpoint, CatalogView::All));
         for list in [
             "/mcp-lite/v1/listtools",
@@ -367,10 +367,10 @@ mod tests {
         }
     }
 
-    /// LITE-034, LITE-041: what is sent, and what is wanted back.
+    /// LITE-034, LITE-041: the content type of the body, and the accepted types of the response.
     #[test]
-    fn headers_say_what_is_sent_and_wanted() {
-        let wants = |value: &str| wants_stream(&with(ACCEPT, value));
+    fn headers_determine_request_and_response_types() {
+        let wants_events = |value: &str| wants_stream(&with(ACCEPT, value));
         assert_eq!(wants_stream(&HeaderMap::new()), Some(false));
         for json in [
             "*/*",
@@ -378,30 +378,30 @@ mod tests {
             "application/json, text/event-stream",
             "text/event-stream;q=0.5, application/json",
         ] {
-            assert_eq!(wants(json), Some(false), "{json}");
+            assert_eq!(wants_events(json), Some(false), "{json}");
         }
         for events in [
             "text/event-stream",
             "text/event-stream, */*",
             "application/json;q=0.1, text/*",
         ] {
-            assert_eq!(wants(events), Some(true), "{events}");
+            assert_eq!(wants_events(events), Some(true), "{events}");
         }
         for neither in [
             "text/html",
             "*/*;q=0",
             "application/json;q=0, text/event-stream;q=0.000",
         ] {
-            assert_eq!(wants(neither), None, "{neither}");
+            assert_eq!(wants_events(neither), None, "{neither}");
         }
         let sends = |value: &str| is_utf8_json(&with(CONTENT_TYPE, value));
         assert!(sends("application/json") && sends("Application/JSON; charset=\"UTF-8\""));
         assert!(!sends("application/json; charset=latin1") && !sends("text/json"));
     }
 
-    /// RFC 7240: what a caller prefers says when it gets a promise, or that it gets none.
+    /// RFC 7240: the preferences determine when a caller gets a promise, or that it gets none.
     #[test]
-    fn preferences_say_when_there_is_a_promise() {
+    fn preferences_determine_the_promise() {
         let waits = |value: &str, stream| {
             let (wait, deadline) = wait_options(Preferences::parse([value].into_iter()), stream);
             (wait, deadline.is_some())

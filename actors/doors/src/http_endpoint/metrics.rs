@@ -1,7 +1,7 @@
-//! `/metrics`: metrics of the whole kernel, for readers that may see what all agents do.
+//! `/metrics`: metrics of the whole kernel, for readers that may see the activity of all agents.
 //!
-//! No agent may. The path has a token of its own, which is valid nowhere else. Without a token only programs on this
-//! machine may read it, and only if the operator enabled that.
+//! No agent may. The path has a token of its own, which is valid nowhere else. Without a token only
+//! programs on this machine may read it, and only if the operator enabled that.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use super::headers::accept_weight;
 use super::responses::refusal_response;
 use mgp_callers::request::AnswerFuture;
 
-/// Headers that a proxy adds, beside all that begin with [`FORWARDED_PREFIX`]: a client behind a local proxy is not
-/// itself on this machine.
+/// Headers that a proxy adds, beside all that begin with [`FORWARDED_PREFIX`]: a client behind a local
+/// proxy is not on this machine.
 const PROXY_HEADERS: [&str; 7] = [
     "forwarded",
     "via",
@@ -36,12 +36,12 @@ const FORWARDED_PREFIX: &str = "x-forwarded-";
 /// Statuses that are counted, from 100 on.
 const STATUSES: usize = 500;
 
-/// Writes the figures in a form.
+/// Renders the metrics in a text format.
 #[derive(Clone)]
 pub struct MetricsPage(Arc<dyn Fn(TextFormat) -> AnswerFuture<String> + Send + Sync>);
 
 impl MetricsPage {
-    /// What this function writes.
+    /// Creates a page with this renderer.
     #[must_use]
     pub fn new(write: impl Fn(TextFormat) -> AnswerFuture<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(write))
@@ -54,14 +54,14 @@ impl fmt::Debug for MetricsPage {
     }
 }
 
-/// `/metrics`, where there is one.
+/// The `/metrics` path.
 #[derive(Debug, Clone)]
 pub struct MetricsPath {
-    /// What is shown.
+    /// Its content.
     pub page: MetricsPage,
-    /// The hash of the token that opens it.
+    /// The hash of its token.
     pub token: blake3::Hash,
-    /// Programs of this machine need none.
+    /// True if programs on this machine need no token.
     pub loopback: bool,
 }
 
@@ -91,7 +91,7 @@ impl MetricsPath {
         response
     }
 
-    /// A client that sends a token is checked by it, wherever it connects from.
+    /// Authorizes a scrape. A client that sends a token is checked by it, wherever it connects from.
     fn authorize(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), AuthError> {
         if !headers.contains_key(AUTHORIZATION) && self.loopback && is_local(headers, peer) {
             return Ok(());
@@ -106,23 +106,24 @@ impl MetricsPath {
     }
 }
 
-/// The error for all others. No agent's token is accepted: the path shows what other agents do.
+/// The error for all other clients. No agent's token is accepted: the path shows the activity of other
+/// agents.
 const ADVICE: &str = "/metrics wants `Authorization: Bearer <token>` with the token that `mgp metrics --scrape-config` \
     names; the tokens of agents do not open it";
 
-/// Whether the request comes from a program of this machine, as far as that can be told.
+/// True if the request comes from a program on this machine, as far as that can be detected.
 fn is_local(headers: &HeaderMap, peer: IpAddr) -> bool {
     let of_proxy = |name: &str| PROXY_HEADERS.contains(&name) || name.starts_with(FORWARDED_PREFIX);
     let through = headers.keys().any(|name| of_proxy(name.as_str()));
     peer.to_canonical().is_loopback() && !through
 }
 
-/// The form that the scraper gives more weight; of two that are alike OpenMetrics, if it names that, and the older one
-/// where it does not.
+/// The format with the larger weight; if equal OpenMetrics, if the scraper names it, otherwise the older
+/// one.
 fn negotiate_form(headers: &HeaderMap) -> TextFormat {
     let (open, narrow) = accept_weight(headers, "application/openmetrics-text");
     let (plain, _) = accept_weight(headers, "text/plain");
-    // Named by itself, and not only within `*/*`.
+    // Named explicitly, not only by `*/*`.
     if narrow == 2 && open > 0 && open >= plain {
         TextFormat::OpenMetrics
     } else {
@@ -142,13 +143,13 @@ impl Default for ResponseCounts {
 
 impl ResponseCounts {
     pub(super) fn count(&self, status: StatusCode) {
-        let place = usize::from(status.as_u16()).checked_sub(100);
-        if let Some(count) = place.and_then(|place| self.0.get(place)) {
+        let index = usize::from(status.as_u16()).checked_sub(100);
+        if let Some(count) = index.and_then(|index| self.0.get(index)) {
             count.increment();
         }
     }
 
-    /// Those that there were.
+    /// The metric family of the counted statuses.
     #[must_use]
     pub fn family(&self) -> MetricFamily {
         let mut family = MetricFamily::new(
@@ -156,9 +157,9 @@ impl ResponseCounts {
             MetricKind::Counter,
             "Requests that the HTTP door answered, by status; those for a name that is not the kernel's are not among them.",
         );
-        for (place, count) in self.0.iter().enumerate() {
+        for (index, count) in self.0.iter().enumerate() {
             if count.get() > 0 {
-                family.add_point(&[("status", &(place + 100).to_string())], count.get());
+                family.add_point(&[("status", &(index + 100).to_string())], count.get());
             }
         }
         family
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    fn opens(loopback: bool, headers: &[(&'static str, &str)], peer: &str) -> bool {
+    fn is_authorized(loopback: bool, headers: &[(&'static str, &str)], peer: &str) -> bool {
         let headers = headers
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
@@ -187,33 +188,33 @@ mod tests {
             .is_ok()
     }
 
-    /// Decision 0066: without its token the path is open to nobody, or to this machine alone; who shows another
-    /// token, or comes through a proxy, is not let in for being near.
+    /// Decision 0066: without its token the path is open to no client, or to this machine only; a client
+    /// with a wrong token, or behind a proxy, is rejected even if it is local.
     #[test]
-    fn the_figures_are_for_their_token_or_for_this_machine() {
+    fn metrics_require_their_token_or_a_local_client() {
         let right = [("authorization", "Bearer right")];
         let agents = [("authorization", "Bearer mgp_agent")];
         for loopback in [false, true] {
-            assert!(opens(loopback, &right, "192.0.2.1"));
-            assert!(!opens(loopback, &agents, "127.0.0.1"));
-            assert!(!opens(loopback, &[], "192.0.2.1"));
-            assert_eq!(opens(loopback, &[], "127.0.0.1"), loopback);
-            assert_eq!(opens(loopback, &[], "::ffff:127.0.0.1"), loopback);
-            assert!(!opens(
+            assert!(is_authorized(loopback, &right, "192.0.2.1"));
+            assert!(!is_authorized(loopback, &agents, "127.0.0.1"));
+            assert!(!is_authorized(loopback, &[], "192.0.2.1"));
+            assert_eq!(is_authorized(loopback, &[], "127.0.0.1"), loopback);
+            assert_eq!(is_authorized(loopback, &[], "::ffff:127.0.0.1"), loopback);
+            assert!(!is_authorized(
                 loopback,
                 &[("x-forwarded-for", "192.0.2.1")],
                 "127.0.0.1"
             ));
             for of_proxy in ["forwarded", "via", "x-real-ip", "x-forwarded-host"] {
-                assert!(!opens(loopback, &[(of_proxy, "192.0.2.1")], "::1"));
+                assert!(!is_authorized(loopback, &[(of_proxy, "192.0.2.1")], "::1"));
             }
         }
     }
 
-    /// Decision 0066: a scraper gets the form that it gives more weight, in as many headers as it likes to say so;
-    /// the first two are what Prometheus 2 and 3 send.
+    /// Decision 0066: a scraper gets the format with the larger weight, in any number of headers; the first
+    /// two cases are sent by Prometheus 2 and 3.
     #[test]
-    fn a_scraper_gets_the_form_it_asks_for() {
+    fn scraper_gets_the_requested_format() {
         let wanted = |accept: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in accept {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_by_their_status() {
+    fn responses_are_counted_by_status() {
         let counts = ResponseCounts::default();
         counts.count(StatusCode::OK);
         counts.count(StatusCode::UNAUTHORIZED);

@@ -1,4 +1,4 @@
-//! POST: one message of a client, answered as JSON, as a stream, or not at all.
+//! Handles POST: one message of a client, answered as JSON, as a stream, or without a body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use mgp_runtime::trace::Trace;
 pub(crate) const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) async fn handle_post(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     request: HttpRequest<RequestBody>,
     view: CatalogView,
     pass: &Credential,
@@ -46,7 +46,7 @@ pub(super) async fn handle_post(
     let modern = headers::is_stateless(request.headers());
     let named = request.headers().contains_key(SESSION);
     let session = if named && !modern {
-        match door.find_session(&request, &view, pass) {
+        match endpoint.find_session(&request, &view, pass) {
             Ok(session) => Some(session),
             Err(response) => return *response,
         }
@@ -54,7 +54,7 @@ pub(super) async fn handle_post(
         None
     };
     let (head, body) = request.into_parts();
-    let body = match read_message(door, body, &pass.agent).await {
+    let body = match read_message(endpoint, body, &pass.agent).await {
         Ok(body) => body,
         Err(response) => return *response,
     };
@@ -67,7 +67,7 @@ pub(super) async fn handle_post(
     };
     match (jsonrpc::parse_text(&text), session) {
         (Ok(message), _) if modern || is_stateless(message.params()) => {
-            stateless::handle_post(door, &head.headers, &text, message, view, pass).await
+            stateless::handle_post(endpoint, &head.headers, &text, message, view, pass).await
         }
         (
             Ok(Message::Request {
@@ -75,10 +75,10 @@ pub(super) async fn handle_post(
             }),
             None,
         ) if method == "initialize" => {
-            initialize(door, id, params.map(RawValue::get), view, pass).await
+            initialize(endpoint, id, params.map(RawValue::get), view, pass).await
         }
-        // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
-        // however much is under way.
+        // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered even
+        // at the limit of in-flight requests.
         (Ok(Message::Request { id, method, .. }), session) if method == "ping" => {
             let answer = match session {
                 Some(session) => (session.agent.ping(&id)).unwrap_or_else(|refusal| {
@@ -89,10 +89,10 @@ pub(super) async fn handle_post(
             json_response(StatusCode::OK, ReplyBody::full(answer))
         }
         (Ok(message), Some(session)) => {
-            handle_message(door, &session, &text, message, &head.headers).await
+            handle_message(endpoint, &session, &text, message, &head.headers).await
         }
         (Err(Malformed::Batch), Some(session)) if session.caller.version.has_batches() => {
-            handle_batch(door, &session, &text).await
+            handle_batch(endpoint, &session, &text).await
         }
         (Ok(_), None) => refusal_response(
             StatusCode::BAD_REQUEST,
@@ -108,42 +108,43 @@ pub(super) async fn handle_post(
     }
 }
 
-/// The whole body of an agent's message, or why it was rejected.
+/// Reads the whole body of an agent's message, or returns why it was rejected.
 pub(super) async fn read_message(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     body: RequestBody,
     agent: &AgentId,
 ) -> Result<Bytes, Box<Response<ReplyBody>>> {
-    let bodies = &door.endpoint.message_budgets;
-    let room = || bodies.agent_budget(agent);
-    let body = collect(body, bodies.message_max(), BODY_DEADLINE, room).await;
+    let bodies = &endpoint.endpoint.message_budgets;
+    let budget = || bodies.agent_budget(agent);
+    let body = collect(body, bodies.message_max(), BODY_DEADLINE, budget).await;
     body.map_err(|untaken| {
-        let whose = find_request_id(&untaken.excerpt);
-        let (status, words) = (untaken.error.status(), untaken.error.to_string());
+        let id_in_excerpt = find_request_id(&untaken.excerpt);
+        let (status, message) = (untaken.error.status(), untaken.error.to_string());
         Box::new(match untaken.error {
             BodyError::OverBudget => {
-                overloaded_response(whose.as_ref(), &bodies.overload_message())
+                overloaded_response(id_in_excerpt.as_ref(), &bodies.overload_message())
             }
             BodyError::TooLarge { .. } | BodyError::TooSlow { .. } | BodyError::Broken(_) => {
-                refusal_response_with_id(whose.as_ref(), status, &words)
+                refusal_response_with_id(id_in_excerpt.as_ref(), status, &message)
             }
         })
     })
 }
 
-/// The id of a request that was not accepted; clients write it first or last. The id of an answer is one of
-/// the kernel's and does not count.
+/// The id of a rejected request; clients write it first or last. The id of an answer is one of the kernel's
+/// and is ignored.
 fn find_request_id(ends: &BodyExcerpt) -> Option<RequestId> {
-    let seen = PartialMessage::scan(&ends.head);
-    if seen.is_response() {
+    let scanned = PartialMessage::scan(&ends.head);
+    if scanned.is_response() {
         None
     } else {
-        seen.id()
+        scanned
+            .id()
             .or_else(|| partial_message::find_trailing_id(&ends.tail))
     }
 }
 
-/// MCP-076, MCP-077, A-16: checked before the body is read.
+/// Checks the headers before the body is read (MCP-076, MCP-077, A-16).
 fn check_headers(request: &HttpRequest<RequestBody>) -> Option<Response<ReplyBody>> {
     let headers = request.headers();
     if !headers::is_json(headers) {
@@ -162,11 +163,11 @@ fn check_headers(request: &HttpRequest<RequestBody>) -> Option<Response<ReplyBod
         headers::header_text(headers, &VERSION).filter(|_| !headers::is_stateless(headers))?;
     headers::parse_version(said)
         .err()
-        .map(|words| refusal_response(StatusCode::BAD_REQUEST, &words))
+        .map(|message| refusal_response(StatusCode::BAD_REQUEST, &message))
 }
 
-/// An unreadable answer has an id of the kernel's, so no error is sent under it. `begun`: the sender is past
-/// its handshake or needs none.
+/// The response to a malformed message. A malformed answer has an id of the kernel's, so no error is sent
+/// under it. `begun`: the sender is past its handshake or needs none.
 fn malformed_response(text: &str, error: &Malformed, begun: bool) -> Response<ReplyBody> {
     let frame = if PartialMessage::scan(text.as_bytes()).is_response() {
         Some(error.to_frame_without_id())
@@ -186,13 +187,13 @@ fn malformed_response(text: &str, error: &Malformed, begun: bool) -> Response<Re
 
 /// Opens a session; a malformed `initialize` never gets one (CMCP-020).
 async fn initialize(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     id: RequestId,
     params: Option<&str>,
     view: CatalogView,
     pass: &Credential,
 ) -> Response<ReplyBody> {
-    let (agent, streams) = door.sessions.new_agent(pass);
+    let (agent, streams) = endpoint.sessions.new_agent(pass);
     let caller = mcp::parse_params::<mcp::Initialize<'_>>(params)
         .and_then(|hello| agent.initialize(view, &hello));
     let caller = match caller {
@@ -203,8 +204,8 @@ async fn initialize(
             return json_response(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
     };
-    let welcome = GuardedAnswer::new(|| door.endpoint.routes.initialize(caller.clone())).await;
-    let session = match door.sessions.open(caller.clone(), agent, streams).await {
+    let welcome = GuardedAnswer::new(|| endpoint.endpoint.routes.initialize(caller.clone())).await;
+    let session = match endpoint.sessions.open(caller.clone(), agent, streams).await {
         Ok(session) => session,
         Err(no @ (SessionError::Full(_) | SessionError::ShuttingDown)) => {
             return overloaded_response(Some(&id), &no.to_string());
@@ -218,7 +219,7 @@ async fn initialize(
 }
 
 async fn handle_message(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     session: &Arc<Session>,
     text: &ByteString,
     message: Message<'_>,
@@ -234,11 +235,11 @@ async fn handle_message(
             let trace = Trace::from_params(params.map(RawValue::get), trace);
             let trace = super::headers::read_trace(headers, trace);
             let params = params.map(|p| text.slice_ref(p.get()));
-            let forwarded = door.endpoint.directory.forwarded_names.select(headers);
-            handle_request(door, session, id, &method, (params, trace, forwarded)).await
+            let forwarded = endpoint.endpoint.directory.forwarded_names.select(headers);
+            handle_request(endpoint, session, id, &method, (params, trace, forwarded)).await
         }
         Message::Notification { method, params } => {
-            handle_notification(door, session, &method, params.map(RawValue::get));
+            handle_notification(endpoint, session, &method, params.map(RawValue::get));
             empty_response(StatusCode::ACCEPTED)
         }
         Message::Response { id, outcome } => {
@@ -249,7 +250,7 @@ async fn handle_message(
 }
 
 async fn handle_request(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     session: &Arc<Session>,
     id: RequestId,
     method: &str,
@@ -274,7 +275,13 @@ async fn handle_request(
         }
     };
     exchange.set_forwarded_headers(forwarded);
-    exchange.set_budget(door.endpoint.directory.responses.budget(session.agent.id()));
+    exchange.set_budget(
+        endpoint
+            .endpoint
+            .directory
+            .responses
+            .budget(session.agent.id()),
+    );
     let request = Request {
         caller: session.caller.clone(),
         call: exchange.clone(),
@@ -282,7 +289,7 @@ async fn handle_request(
         params,
         trace,
     };
-    let answering = GuardedAnswer::new(|| door.endpoint.routes.answer(request));
+    let answering = GuardedAnswer::new(|| endpoint.endpoint.routes.answer(request));
     let mut work = SessionRequest {
         answer: Some(answering),
         session: session.clone(),
@@ -294,13 +301,13 @@ async fn handle_request(
     tokio::select! {
         biased;
         outcome = &mut work => work.outcome_response(&outcome),
-        () = exchange.wait_until_stream_needed() => work.into_stream_response(door),
-        () = tokio::time::sleep(door.response_options.stream_after) => work.into_stream_response(door),
+        () = exchange.wait_until_stream_needed() => work.into_stream_response(endpoint),
+        () = tokio::time::sleep(endpoint.response_options.stream_after) => work.into_stream_response(endpoint),
     }
 }
 
-/// An in-flight request. If the connection breaks and this is dropped, the request continues: in the legacy protocol
-/// that is no cancellation.
+/// An in-flight request. If the connection breaks and this is dropped, the request continues: in the legacy
+/// protocol that is no cancellation.
 struct SessionRequest {
     answer: Option<GuardedAnswer>,
     session: Arc<Session>,
@@ -325,7 +332,7 @@ impl Future for SessionRequest {
 }
 
 impl SessionRequest {
-    /// The answer is there: as plain JSON, or at the end of the stream.
+    /// The response with the answer: as plain JSON, or at the end of the stream.
     fn outcome_response(&self, outcome: &Outcome) -> Response<ReplyBody> {
         self.call.finish();
         let (streams, caller) = (&self.session.streams, &self.session.caller);
@@ -347,14 +354,14 @@ impl SessionRequest {
         json_response(StatusCode::OK, ReplyBody::parts(parts))
     }
 
-    /// Another message comes first, or the answer takes long: a stream.
-    fn into_stream_response(mut self, door: &HttpEndpoint) -> Response<ReplyBody> {
+    /// Switches to a stream, because another message comes first, or the answer takes long.
+    fn into_stream_response(mut self, endpoint: &HttpEndpoint) -> Response<ReplyBody> {
         let primed = self.session.caller.version.has_stream_priming();
         let streams = self.session.streams.clone();
         self.call.prime();
         let stream = streams.open(self.lane, primed);
         let (exchange, lane) = (self.call.clone(), self.lane);
-        let poll_after = door.response_options.poll_after.filter(|_| primed);
+        let poll_after = endpoint.response_options.poll_after.filter(|_| primed);
         if let Some(answering) = self.answer.take() {
             self.continue_in_background(answering);
         }
@@ -405,7 +412,12 @@ impl Drop for SessionRequest {
     }
 }
 
-fn handle_notification(door: &HttpEndpoint, session: &Session, method: &str, params: Option<&str>) {
+fn handle_notification(
+    endpoint: &HttpEndpoint,
+    session: &Session,
+    method: &str,
+    params: Option<&str>,
+) {
     let agent = &session.agent;
     match method {
         "notifications/cancelled" => agent.handle_cancelled(params),
@@ -413,7 +425,8 @@ fn handle_notification(door: &HttpEndpoint, session: &Session, method: &str, par
             if method == "notifications/initialized" {
                 agent.set_ready();
             }
-            door.endpoint
+            endpoint
+                .endpoint
                 .routes
                 .handle_notification(&session.caller, method, params);
         }
@@ -433,9 +446,9 @@ fn handle_response(
         .settle_callback(&id, outcome.map(bytes).map_err(bytes));
 }
 
-/// A batch of 2025-03-26: all answers in one JSON array; notifications and answers are accepted.
+/// Handles a batch of 2025-03-26: all answers in one JSON array; notifications and answers are accepted.
 async fn handle_batch(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     session: &Arc<Session>,
     text: &ByteString,
 ) -> Response<ReplyBody> {
@@ -446,7 +459,7 @@ async fn handle_batch(
     let answers = messages
         .iter()
         .map(|raw| text.slice_ref(raw.get()))
-        .map(|message| answer_batched(door, session, message));
+        .map(|message| answer_batched(endpoint, session, message));
     let frames: Vec<Bytes> = join_all(answers).await.into_iter().flatten().collect();
     if frames.is_empty() {
         return empty_response(StatusCode::ACCEPTED);
@@ -458,7 +471,7 @@ async fn handle_batch(
 }
 
 async fn answer_batched(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     session: &Arc<Session>,
     text: ByteString,
 ) -> Option<Bytes> {
@@ -470,7 +483,7 @@ async fn answer_batched(
             frame.map(Bytes::from)
         }
         Ok(Message::Notification { method, params }) => {
-            handle_notification(door, session, &method, params.map(RawValue::get));
+            handle_notification(endpoint, session, &method, params.map(RawValue::get));
             None
         }
         Ok(Message::Response { id, outcome }) => {
@@ -488,7 +501,13 @@ async fn answer_batched(
                 Ok(exchange) => exchange,
                 Err(refusal) => return Some(refusal.render_response(id.as_json(), dialect).into()),
             };
-            exchange.set_budget(door.endpoint.directory.responses.budget(session.agent.id()));
+            exchange.set_budget(
+                endpoint
+                    .endpoint
+                    .directory
+                    .responses
+                    .budget(session.agent.id()),
+            );
             let request = Request {
                 caller: session.caller.clone(),
                 call: exchange.clone(),
@@ -496,7 +515,7 @@ async fn answer_batched(
                 params: params.map(|p| text.slice_ref(p.get())),
                 trace: Trace::from_params(params.map(RawValue::get), trace),
             };
-            let outcome = GuardedAnswer::new(|| door.endpoint.routes.answer(request)).await;
+            let outcome = GuardedAnswer::new(|| endpoint.endpoint.routes.answer(request)).await;
             session.agent.finish_request(&id);
             exchange
                 .is_awaited()

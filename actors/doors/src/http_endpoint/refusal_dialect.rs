@@ -1,4 +1,4 @@
-//! The dialect in which an unauthenticated caller is refused, as its request declares, if that is short.
+//! The dialect in which an unauthenticated caller is refused, as declared by its request if that is short.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ pub(super) async fn refusal_dialect(
     request: Request<RequestBody>,
     bodies: &MessageBudgets,
 ) -> Option<(RequestId, Dialect)> {
-    let said = request.headers().get(http::header::CONTENT_LENGTH)?;
-    let len: u64 = said.to_str().ok()?.parse().ok()?;
+    let length = request.headers().get(http::header::CONTENT_LENGTH)?;
+    let len: u64 = length.to_str().ok()?.parse().ok()?;
     if request.method() != Method::POST || len > MESSAGE_BYTES_MAX {
         return None;
     }
     let longest = usize::try_from(MESSAGE_BYTES_MAX).ok()?;
-    let room = || bodies.anonymous_budget();
-    let body = collect(request.into_body(), longest, BODY_TIMEOUT, room);
+    let budget = || bodies.anonymous_budget();
+    let body = collect(request.into_body(), longest, BODY_TIMEOUT, budget);
     let body = body.await.ok()?;
     let text = ByteString::try_from(body).ok()?;
     parse_dialect(&text).filter(|(_, dialect)| dialect.mgp)
@@ -67,26 +67,26 @@ fn parse_dialect(text: &ByteString) -> Option<(RequestId, Dialect)> {
 mod tests {
     use super::*;
 
-    fn says_mgp(text: &str) -> Option<bool> {
+    fn declares_mgp(text: &str) -> Option<bool> {
         parse_dialect(&ByteString::from(text)).map(|(_, dialect)| dialect.mgp)
     }
 
     #[test]
-    fn a_handshake_says_whose_words_are_wanted() {
+    fn handshake_declares_the_dialect() {
         let hello = |capabilities: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"a","version":"1"}}}}}}"#
             )
         };
         let mgp = r#"{"mgp":{"version":"0.2.0","extensions":["error_handling"]}}"#;
-        assert_eq!(says_mgp(&hello(mgp)), Some(true));
-        assert_eq!(says_mgp(&hello("{}")), Some(false));
+        assert_eq!(declares_mgp(&hello(mgp)), Some(true));
+        assert_eq!(declares_mgp(&hello("{}")), Some(false));
         for other in [
             "",
             "[]",
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
         ] {
-            assert_eq!(says_mgp(other), None, "{other}");
+            assert_eq!(declares_mgp(other), None, "{other}");
         }
     }
 }

@@ -26,49 +26,50 @@ pub(super) fn text_response(status: StatusCode, text: &'static str) -> Response<
 }
 
 /// A refusal as a JSON-RPC error without id, so that clients can show its message.
-pub(super) fn refusal_response(status: StatusCode, words: &str) -> Response<ReplyBody> {
-    refusal_response_with_id(None, status, words)
+pub(super) fn refusal_response(status: StatusCode, message: &str) -> Response<ReplyBody> {
+    refusal_response_with_id(None, status, message)
 }
 
-/// The same for a request whose id could be read.
+/// A refusal as a JSON-RPC error for a request whose id could be read.
 pub(super) fn refusal_response_with_id(
     id: Option<&RequestId>,
     status: StatusCode,
-    words: &str,
+    message: &str,
 ) -> Response<ReplyBody> {
-    error_response(id, (status, INVALID_REQUEST), words)
+    error_response(id, (status, INVALID_REQUEST), message)
 }
 
-/// The kernel is at a limit: the client should retry after a second at the earliest. `id` of the
-/// request, if it could be read.
-pub(super) fn overloaded_response(id: Option<&RequestId>, words: &str) -> Response<ReplyBody> {
+/// The response at a limit of the kernel: the client should retry after a second at the earliest. `id` of
+/// the request, if it could be read.
+pub(super) fn overloaded_response(id: Option<&RequestId>, message: &str) -> Response<ReplyBody> {
     let code = (StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR);
-    let mut response = error_response(id, code, words);
+    let mut response = error_response(id, code, message);
     response
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-/// The handler panicked.
-pub(super) fn failure_response(why: &Refusal) -> Response<ReplyBody> {
+/// The response after a panic of the handler.
+pub(super) fn failure_response(refusal: &Refusal) -> Response<ReplyBody> {
     let code = (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR);
-    error_response(None, code, &why.to_string())
+    error_response(None, code, &refusal.to_string())
 }
 
-/// The session is unknown, has ended, or belongs to somebody else: the client must start a new one.
+/// The response for a session that is unknown, has ended, or belongs to another agent: the client must
+/// start a new one.
 pub(super) fn unknown_session_response() -> Response<ReplyBody> {
-    let words = "Session not found; begin a new one with `initialize`";
-    error_response(None, (StatusCode::NOT_FOUND, -32001), words)
+    let message = "Session not found; begin a new one with `initialize`";
+    error_response(None, (StatusCode::NOT_FOUND, -32001), message)
 }
 
 fn error_response(
     id: Option<&RequestId>,
     code: (StatusCode, i64),
-    words: &str,
+    message: &str,
 ) -> Response<ReplyBody> {
     let (status, code) = code;
-    let error = ErrorObject::new(code, words);
+    let error = ErrorObject::new(code, message);
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
     let id = id.map_or("null", RequestId::as_json);
     json_response(status, ReplyBody::full(jsonrpc::error(id, &error)))

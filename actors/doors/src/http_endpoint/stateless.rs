@@ -28,7 +28,7 @@ use mgp_runtime::trace::Trace;
 
 /// Handles one message of the stateless protocol.
 pub(super) async fn handle_post(
-    door: &Arc<HttpEndpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     headers: &HeaderMap,
     text: &ByteString,
     message: Message<'_>,
@@ -65,24 +65,24 @@ pub(super) async fn handle_post(
         ),
         outlet: Outlet::Stream(sender),
     };
-    let read = parse_request(door, headers, &arrival);
+    let read = parse_request(endpoint, headers, &arrival);
     let dialect = match &read {
         Ok(stated) => stated.dialect(),
         Err(_) => Version::STATELESS.into(),
     };
     let begun = read.and_then(|stated| {
-        let stateless_clients = &door.endpoint.directory.stateless_clients;
+        let stateless_clients = &endpoint.endpoint.directory.stateless_clients;
         let client = stated.client.as_deref();
         let activity = stateless_clients.activity(&arrival.agent, &arrival.view, client);
-        door.endpoint.stateless.open(arrival, stated, activity)
+        endpoint.endpoint.stateless.open(arrival, stated, activity)
     });
     match begun {
         Err(refused) => outcome_response(&id, &Err(refused), dialect),
         Ok(running) => {
-            let forwarded = door.endpoint.directory.forwarded_names.select(headers);
+            let forwarded = endpoint.endpoint.directory.forwarded_names.select(headers);
             let exchange = running.call();
             exchange.set_forwarded_headers(forwarded);
-            exchange.set_budget(door.endpoint.directory.responses.budget(&pass.agent));
+            exchange.set_budget(endpoint.endpoint.directory.responses.budget(&pass.agent));
             let outcome: PendingOutcome = Box::pin(running.into_answer());
             let conversation = StatelessCall {
                 id,
@@ -90,33 +90,36 @@ pub(super) async fn handle_post(
                 messages,
                 outcome: Some(outcome),
             };
-            conversation.into_response(door).await
+            conversation.into_response(endpoint).await
         }
     }
 }
 
-/// Reads the envelope and compares it with the headers (MCP 2026-07-28, request metadata).
+/// Parses the envelope and compares it with the headers (MCP 2026-07-28, request metadata).
 fn parse_request(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     headers: &HeaderMap,
     arrival: &StatelessRequest,
 ) -> Result<RequestMeta, Refusal> {
     let params = arrival.params.as_deref();
     let (stated, mirrored) = stateless::parse_request_meta(&arrival.method, params)?;
-    let given = |name: &str| {
+    let header = |name: &str| {
         ReceivedHeader::from_values(headers.get_all(name).iter().map(HeaderValue::as_bytes))
     };
-    request_headers::check_version(&stated.version, given(request_headers::VERSION))?;
+    request_headers::check_version(&stated.version, header(request_headers::VERSION))?;
     stated.check_version()?;
-    mirrored.check(given)?;
-    let who = request::identity(&arrival.agent, arrival.operator, &arrival.view);
+    mirrored.check(header)?;
+    let principal = request::identity(&arrival.agent, arrival.operator, &arrival.view);
     if arrival.method == "tools/call"
         && let Some(name) = &mirrored.name
-        && let Some(tool) = door.endpoint.routes.find_tool(&arrival.view, name, &who)
+        && let Some(tool) = endpoint
+            .endpoint
+            .routes
+            .find_tool(&arrival.view, name, &principal)
         && !tool.param_headers.is_empty()
     {
         let arguments = params.and_then(|params| member(params, "arguments"));
-        request_headers::check_params(&tool.param_headers, arguments, given)?;
+        request_headers::check_params(&tool.param_headers, arguments, header)?;
     }
     Ok(stated)
 }
@@ -134,7 +137,7 @@ fn outcome_response(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Resp
 
 type PendingOutcome = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// A request in flight with the messages sent for it. Dropping it cancels the request.
+/// An in-flight request with the messages sent for it. Dropping it cancels the request.
 struct StatelessCall {
     id: RequestId,
     dialect: Dialect,
@@ -143,16 +146,16 @@ struct StatelessCall {
 }
 
 impl StatelessCall {
-    /// Plain JSON if the answer comes soon and first; else a stream.
-    async fn into_response(mut self, door: &HttpEndpoint) -> Response<ReplyBody> {
+    /// The response: plain JSON if the answer comes soon and first; otherwise a stream.
+    async fn into_response(mut self, endpoint: &HttpEndpoint) -> Response<ReplyBody> {
         let mut outcome = self.outcome.take().expect("it is there at first");
         let first = tokio::select! {
             biased;
             outcome = &mut outcome => Err(outcome),
             message = self.messages.recv() => Ok(message),
-            () = tokio::time::sleep(door.response_options.stream_after) => Ok(None),
+            () = tokio::time::sleep(endpoint.response_options.stream_after) => Ok(None),
         };
-        let before = match first {
+        let first_messages = match first {
             Err(outcome) => match self.messages.try_recv() {
                 Err(_) => return outcome_response(&self.id, &outcome, self.dialect),
                 Ok(message) => {
@@ -165,9 +168,9 @@ impl StatelessCall {
                 message
             }
         };
-        let before = before.map(|message| sse::render_event(None, &message));
-        let before = futures_util::stream::iter(before);
-        let events = futures_util::StreamExt::chain(before, self);
+        let first_messages = first_messages.map(|message| sse::render_event(None, &message));
+        let first_messages = futures_util::stream::iter(first_messages);
+        let events = futures_util::StreamExt::chain(first_messages, self);
         stream_response(
             ReplyBody::stream(events).with_heartbeat(HEARTBEAT_INTERVAL, sse::render_comment("")),
         )

@@ -1,4 +1,4 @@
-//! The answer to a call, as both bindings give it.
+//! The answer to a call, for both bindings.
 
 use bytes::Bytes;
 use mgp_protocol::lite::ResponseType;
@@ -16,7 +16,7 @@ pub(crate) struct LiteAnswer {
     pub(crate) result: Bytes,
     /// The token, if the answer is a promise or a callback of a promised call.
     pub(crate) promise: Option<String>,
-    /// When it was given, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub(crate) timestamp_ms: u64,
     /// How long the request took.
     pub(crate) processing_time_ms: u64,

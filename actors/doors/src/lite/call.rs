@@ -33,33 +33,34 @@ use super::request::LiteRequest;
 use super::resumptions::{self, Resume};
 use super::{Lite, LiteCaller, continuation};
 
-/// Part of a caller's deadline reserved for delivering the promise: a tenth of what is left, within these bounds.
+/// The part of a caller's deadline reserved for delivering the promise: a tenth of the remaining time,
+/// within these bounds.
 const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// A call as a binding read it.
+/// A call as parsed by a binding.
 #[derive(Debug)]
 pub(crate) struct LiteCall {
     /// The agent, as authenticated by the endpoint.
     pub(crate) agent: AgentId,
-    /// What it sees.
+    /// The servers visible to it.
     pub(crate) view: CatalogView,
     /// The params of a `tools/call`, as JSON text: `name`, `arguments`, `_meta`.
     pub(crate) params: ByteString,
-    /// It reads partial messages.
+    /// True if it reads partial messages.
     pub(crate) stream: bool,
     /// How long it waits for the answer before it takes a promise.
     pub(crate) wait: LiteWait,
-    /// When it hangs up: the call is cancelled then, if there was no promise before.
+    /// When the caller disconnects: the call is cancelled then, if there was no promise before.
     pub(crate) deadline: Option<Instant>,
     /// The trace.
     pub(crate) trace: Trace,
-    /// What of its headers may be handed on ([`Lite::forwarded_headers`]).
+    /// Its headers that may be forwarded ([`Lite::forwarded_headers`]).
     pub(crate) forwarded: Option<ForwardedHeaders>,
 }
 
 /// When a call is answered with a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LiteWait {
-    /// As the kernel is set, and in time before the deadline.
+    /// After the configured time, and in time before the deadline.
     Default,
     /// After this long, and in time before the deadline.
     After(Duration),
@@ -67,16 +68,16 @@ pub(crate) enum LiteWait {
     Forever,
 }
 
-/// What comes of a call.
+/// An event of a call.
 #[derive(Debug)]
 pub(crate) enum LiteEvent {
     /// A part of the result, a JSON value as text: a string for text, else the content block.
     Partial(Bytes),
-    /// The end.
+    /// The final outcome.
     Done(LiteOutcome),
 }
 
-/// A call in flight. Dropping it cancels it, unless it has become a promise.
+/// An in-flight call. Dropping it cancels it, unless it has become a promise.
 pub(crate) struct RunningLiteCall {
     answer: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
     messages: mpsc::Receiver<Bytes>,
@@ -102,15 +103,15 @@ impl RunningLiteCall {
         }
     }
 
-    /// What comes next. Not to be called after [`LiteEvent::Done`]. May be dropped and called again.
+    /// The next event. Not to be called after [`LiteEvent::Done`]. Cancel-safe.
     pub(crate) async fn next(&mut self) -> LiteEvent {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The same, polled.
+    /// Polls for the next event.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LiteEvent> {
         loop {
-            // Messages go before the answer, also those that were queued while it was made.
+            // Messages go before the answer, also those that were queued while it was created.
             while let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
                 if let Some(partial) = self.to_partial(&message) {
                     return Poll::Ready(LiteEvent::Partial(partial));
@@ -124,7 +125,7 @@ impl RunningLiteCall {
         }
     }
 
-    /// The content of a chunk; other messages are not for lite callers.
+    /// Extracts the content of a chunk; other messages are not for lite callers.
     fn to_partial(&self, message: &Bytes) -> Option<Bytes> {
         if !self.stream {
             return None;
@@ -164,25 +165,25 @@ impl Lite {
         outlet: mpsc::Sender<Bytes>,
     ) -> LiteOutcome {
         let arrived = LiteArrival(Instant::now());
-        let who = LiteCaller {
+        let caller = LiteCaller {
             agent: call.agent.clone(),
             view: call.view.clone(),
         };
         let request = match LiteRequest::parse(&call.params, call.stream) {
             Ok(request) => request,
-            Err(refusal) => return Box::pin(self.render_refusal(&who, arrived, &refusal)).await,
+            Err(refusal) => return Box::pin(self.render_refusal(&caller, arrived, &refusal)).await,
         };
         if request.name == REDEEM {
-            return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
+            return Box::pin(self.redeem(&caller, &request, &call, arrived)).await;
         }
         if call.deadline.is_some_and(|at| Instant::now() >= at) {
             return Err(LiteError::deadline_exceeded(arrived.elapsed_ms()));
         }
-        if let Some(promised) = self.find_redemption(&who, &request, &call, arrived) {
+        if let Some(promised) = self.find_redemption(&caller, &request, &call, arrived) {
             return Box::pin(self.wait_for_promise(&mut promised?, &call, true)).await;
         }
-        let asking = (&who, &request, &call);
-        match self.find_resumption(&who, &request) {
+        let asking = (&caller, &request, &call);
+        match self.find_resumption(&caller, &request) {
             None => self.make_call(asking, arrived, outlet).await,
             Some(Resume::New(resumed)) => {
                 let outcome = self.make_call(asking, arrived, outlet).await;
@@ -195,27 +196,27 @@ impl Lite {
         }
     }
 
-    /// Makes the call, or continues the suspended one, and renders its outcome.
+    /// Makes the call, or resumes the suspended one, and renders its outcome.
     async fn make_call(
         self: &Arc<Self>,
         asking: (&LiteCaller, &LiteRequest, &LiteCall),
         arrived: LiteArrival,
         outlet: mpsc::Sender<Bytes>,
     ) -> LiteOutcome {
-        let (who, request, call) = asking;
-        match self.run_tool_call(who, request, call, outlet).await? {
-            // One that the kernel made was announced when its caller had waited.
-            Ok(task) if self.is_server_task(who, &task) => {
+        let (caller, request, call) = asking;
+        match self.run_tool_call(caller, request, call, outlet).await? {
+            // A task of the kernel was announced when its caller had waited.
+            Ok(task) if self.is_server_task(caller, &task) => {
                 let task = String::from_utf8_lossy(&task);
                 Box::pin(self.follow_task(asking, arrived, &task)).await
             }
-            Ok(result) => self.render_answer(who, arrived, &result, &request.name),
-            Err(refusal) => Box::pin(self.render_refusal(who, arrived, &refusal)).await,
+            Ok(result) => self.render_answer(caller, arrived, &result, &request.name),
+            Err(refusal) => Box::pin(self.render_refusal(caller, arrived, &refusal)).await,
         }
     }
 
-    /// True for the announcement of a task that is not the kernel's.
-    fn is_server_task(&self, who: &LiteCaller, result: &[u8]) -> bool {
+    /// True if the result announces a task that is not the kernel's.
+    fn is_server_task(&self, caller: &LiteCaller, result: &[u8]) -> bool {
         if !can_contain_string(result, "taskId") {
             return false;
         }
@@ -225,24 +226,24 @@ impl Lite {
         let id = (member(text, "resultType") == Some(r#""task""#))
             .then(|| member(text, "taskId").and_then(json_string))
             .flatten();
-        let named = id.and_then(|id| self.stateless.tasks.find_for(&who.principal(), &id));
+        let named = id.and_then(|id| self.stateless.tasks.find_for(&caller.principal(), &id));
         named.is_some_and(|named| !matches!(named.task.maker, Maker::Kernel { .. }))
     }
 
-    /// Makes the call, or continues the suspended one.
+    /// Makes the call, or resumes the suspended one.
     async fn run_tool_call(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         request: &LiteRequest,
         call: &LiteCall,
         outlet: mpsc::Sender<Bytes>,
     ) -> Result<Outcome, LiteError> {
         let params = match &request.continuation {
-            Some(continuation) => self.resume_params(who, request, continuation)?,
+            Some(continuation) => self.resume_params(caller, request, continuation)?,
             None => request.params.as_str().into(),
         };
         let how = (call.stream, call.trace.clone());
-        let running = match self.open_request(who, ("tools/call", &params), outlet, how) {
+        let running = match self.open_request(caller, ("tools/call", &params), outlet, how) {
             Ok(running) => running,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -255,13 +256,13 @@ impl Lite {
         let wait = self.task_wait(call);
         let rounds = exchange.rounds().expect("a stateless call has them");
         rounds.set_task_wait(wait);
-        let principal = identity(&who.agent, false, &who.view);
+        let principal = identity(&caller.agent, false, &caller.view);
         if let Some(tool) = self
             .stateless
             .routes
-            .find_tool(&who.view, &request.name, &principal)
+            .find_tool(&caller.view, &request.name, &principal)
         {
-            // Also while it waits for a person, before any server knows of it.
+            // Also while the call waits for a person, before any server receives it.
             rounds.allow_promotion(LongCall {
                 server: tool.server.clone(),
                 tool: (*tool.own_name).into(),
@@ -278,36 +279,36 @@ impl Lite {
             (LiteWait::Default, Some(after)) | (LiteWait::After(after), _) => after,
             (LiteWait::Default, None) | (LiteWait::Forever, _) => return TaskWait::Forever,
         };
-        let left = call.deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            left.saturating_sub((left / 10).clamp(DEADLINE_MARGIN.0, DEADLINE_MARGIN.1))
+        let remaining = call.deadline.map(|deadline| {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            remaining.saturating_sub((remaining / 10).clamp(DEADLINE_MARGIN.0, DEADLINE_MARGIN.1))
         });
-        TaskWait::For(left.map_or(own, |left| left.min(own)))
+        TaskWait::For(remaining.map_or(own, |remaining| remaining.min(own)))
     }
 
-    /// The answer for this result: final, a promise, or a callback.
+    /// Renders the answer for this result: final, a promise, or a callback.
     pub(super) fn render_answer(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         arrived: LiteArrival,
         result: &[u8],
         tool: &str,
     ) -> LiteOutcome {
         let Ok(text) = std::str::from_utf8(result) else {
-            let words = "the result is not UTF-8";
-            return Err(LiteError::new(LiteErrorKind::Internal, words));
+            let message = "the result is not UTF-8";
+            return Err(LiteError::new(LiteErrorKind::Internal, message));
         };
         let kind = can_contain_string(result, "resultType")
             .then(|| member(text, "resultType"))
             .flatten();
         match kind {
-            Some(r#""task""#) => Ok(self.promise_for(who, arrived, text, tool)),
+            Some(r#""task""#) => Ok(self.promise_for(caller, arrived, text, tool)),
             Some(r#""input_required""#) => {
                 let back = member(text, "requestState")
                     .and_then(json_string)
                     .unwrap_or_default();
-                let asked = member(text, "inputRequests").unwrap_or("{}");
-                elicitation_answer(arrived, asked, &back, None)
+                let input_requests = member(text, "inputRequests").unwrap_or("{}");
+                elicitation_answer(arrived, input_requests, &back, None)
             }
             Some(_) | None => {
                 let failed = can_contain_string(result, "isError")
@@ -322,15 +323,15 @@ impl Lite {
         }
     }
 
-    /// The answer to a call that was refused.
+    /// Renders the error of a refused call.
     pub(super) async fn render_refusal(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         arrived: LiteArrival,
         refusal: &Refusal,
     ) -> LiteOutcome {
         if let Refusal::UnknownTool(name) = refusal {
-            return Err(self.unknown_tool_error(who, name).await);
+            return Err(self.unknown_tool_error(caller, name).await);
         }
         match LiteRefusal::from_refusal(refusal) {
             LiteRefusal::Error(error) => Err(error),
@@ -343,40 +344,42 @@ impl Lite {
         }
     }
 
-    /// The promise of a call of a tool that became this task.
+    /// The promise for the call of a tool that became this task.
     fn promise_for(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         arrived: LiteArrival,
         task: &str,
         tool: &str,
     ) -> LiteAnswer {
-        let (record, token) = self.promise_record(who, task, tool);
+        let (record, token) = self.promise_record(caller, task, tool);
         promise_answer(arrived, &record, token)
     }
 
-    /// What the promise of this task holds, and its token.
+    /// The record of the promise for this task, and its token.
     pub(super) fn promise_record(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         task: &str,
         tool: &str,
     ) -> (PromiseRecord, String) {
         let own = u64::try_from(self.settings.promise_ttl.as_millis()).unwrap_or(u64::MAX);
-        let said = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
+        let declared_ttl = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
         let record = PromiseRecord {
             task: member(task, "taskId")
                 .and_then(json_string)
                 .unwrap_or_default(),
             tool: tool.to_owned(),
-            expires_ms: unix_ms().saturating_add(said.map_or(own, |said: u64| said.min(own))),
+            expires_ms: unix_ms().saturating_add(
+                declared_ttl.map_or(own, |declared_ttl: u64| declared_ttl.min(own)),
+            ),
         };
-        let token = record.seal(&self.stateless.seal, &who.principal());
+        let token = record.seal(&self.stateless.seal, &caller.principal());
         (record, token)
     }
 }
 
-/// The outcome, unless the caller's deadline passes first; then the call is cancelled.
+/// Waits for the outcome, unless the caller's deadline passes first; then the call is cancelled.
 async fn with_deadline<T>(
     deadline: Option<Instant>,
     answering: impl Future<Output = T>,
@@ -396,61 +399,62 @@ async fn with_deadline<T>(
     }
 }
 
-/// A promise under this token.
+/// The answer with a promise under this token.
 pub(super) fn promise_answer(
     arrived: LiteArrival,
     record: &PromiseRecord,
     token: String,
 ) -> LiteAnswer {
-    // Unknown: the duration of this request once more, and at least a second.
-    let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
-    let more = [
+    // The time is unknown: the duration of this request once more, and at least a second.
+    let retry_at_ms = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
+    let members = [
         ("promise_token", quote(&token)),
         (
             "estimated_completion",
-            quote(&render_rfc3339_ms(soon.min(record.expires_ms))),
+            quote(&render_rfc3339_ms(retry_at_ms.min(record.expires_ms))),
         ),
         ("expires_at", quote(&render_rfc3339_ms(record.expires_ms))),
     ];
     LiteAnswer {
         promise: Some(token),
-        ..answer_with_meta(arrived, ResponseType::Promise, "{}", &more)
+        ..answer_with_meta(arrived, ResponseType::Promise, "{}", &members)
     }
 }
 
-/// The answer that asks the first of these questions. `back` leads back to the call; a promise is one itself.
+/// The answer with the first of these callbacks. `back` is the reference for resuming the call; a promise
+/// is one itself.
 pub(super) fn elicitation_answer(
     arrived: LiteArrival,
-    asked: &str,
+    input_requests: &str,
     back: &str,
     promise: Option<&str>,
 ) -> LiteOutcome {
-    let Some(question) = LiteElicitation::find(asked, None) else {
-        let words = "the tool asks its caller for what MCP-lite has no words for";
-        return Err(LiteError::new(LiteErrorKind::Internal, words));
+    let Some(question) = LiteElicitation::find(input_requests, None) else {
+        let message = "the tool sent a callback that MCP-lite does not support";
+        return Err(LiteError::new(LiteErrorKind::Internal, message));
     };
     let continuation = continuation::join(back, &question.key);
-    let mut more = vec![
+    let mut members = vec![
         ("elicitation", question.to_json()),
         ("continuation", quote(&continuation)),
     ];
-    more.extend(promise.map(|token| ("promise_token", quote(token))));
+    members.extend(promise.map(|token| ("promise_token", quote(token))));
     let content = format!(
         r#"{{"content":[{{"type":"text","text":{}}}]}}"#,
         quote(&question.message)
     );
     Ok(LiteAnswer {
         promise: promise.map(str::to_owned),
-        ..answer_with_meta(arrived, ResponseType::Elicitation, &content, &more)
+        ..answer_with_meta(arrived, ResponseType::Elicitation, &content, &members)
     })
 }
 
-/// An answer with its `_meta`.
+/// Renders an answer with its `_meta`.
 pub(super) fn answer_with_meta(
     arrived: LiteArrival,
     response_type: ResponseType,
     result: &str,
-    more: &[(&str, String)],
+    members: &[(&str, String)],
 ) -> LiteAnswer {
     let (timestamp_ms, processing_time_ms) = (unix_ms(), arrived.elapsed_ms());
     let meta = AnswerMeta {
@@ -458,7 +462,7 @@ pub(super) fn answer_with_meta(
         timestamp: &render_rfc3339_ms(timestamp_ms),
         processing_time_ms,
         server_version: env!("CARGO_PKG_VERSION"),
-        extra: more,
+        extra: members,
     };
     LiteAnswer {
         response_type,

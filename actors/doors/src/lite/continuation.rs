@@ -1,5 +1,5 @@
-//! The continuation in an `elicitation` answer: the suspended call, sealed, and which of its callbacks was shown. The
-//! repeated call with this token resumes the suspended one; nothing is done twice.
+//! The continuation in an `elicitation` answer: the sealed suspended call, and the callback that was shown.
+//! The repeated call with this token resumes the suspended one; nothing is executed twice.
 
 use bytestring::ByteString;
 use mgp_callers::request::server_input_required::render_next_round;
@@ -15,7 +15,7 @@ use super::request::LiteRequest;
 use super::resumptions::Resume;
 use super::{Lite, LiteCaller};
 
-/// Between the two parts; stands in neither.
+/// The separator of the two parts, which contain none.
 const SEPARATOR: char = '~';
 
 /// Joins the reference to the call and the name of the callback.
@@ -23,7 +23,7 @@ pub(super) fn join(back: &str, key: &str) -> String {
     format!("{back}{SEPARATOR}{key}")
 }
 
-/// The two parts.
+/// Splits a continuation into its two parts.
 pub(super) fn split(continuation: &str) -> (&str, Option<&str>) {
     match continuation.split_once(SEPARATOR) {
         Some((back, key)) => (back, Some(key)),
@@ -32,14 +32,14 @@ pub(super) fn split(continuation: &str) -> (&str, Option<&str>) {
 }
 
 impl Lite {
-    /// How the call of this request's continuation resumes, or resumed before; `None` for a new call, and for an
-    /// unknown continuation.
+    /// The resumption of the call of this request's continuation, now or earlier; `None` for a new call,
+    /// and for an unknown continuation.
     pub(super) fn find_resumption(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         request: &LiteRequest,
     ) -> Option<Resume<'_>> {
-        let caller = who.principal();
+        let caller = caller.principal();
         let (state, _) = split(request.continuation.as_deref()?);
         let opened = self
             .stateless
@@ -54,14 +54,14 @@ impl Lite {
         self.resumptions.resume(opened.call, asked, waits.is_some())
     }
 
-    /// The params that resume the suspended call with this request's answer.
+    /// Renders the params that resume the suspended call with this request's answer.
     pub(super) fn resume_params(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         request: &LiteRequest,
         continuation: &str,
     ) -> Result<ByteString, LiteError> {
-        let caller = who.principal();
+        let caller = caller.principal();
         let (state, key) = split(continuation);
         let opened: RequestState = self
             .stateless
@@ -91,12 +91,12 @@ impl Lite {
 }
 
 pub(super) fn wrong_tool_error() -> LiteError {
-    let words = "the continuation belongs to a call of another tool";
-    LiteError::new(LiteErrorKind::InvalidParams, words)
+    let message = "the continuation belongs to a call of another tool";
+    LiteError::new(LiteErrorKind::InvalidParams, message)
 }
 
-/// One text for a continuation that never existed, expired, or belongs to another caller.
+/// One error for a continuation that never existed, has expired, or belongs to another caller.
 fn expired_error() -> LiteError {
-    let words = "Unknown continuation: the call was answered, waited too long, or was never this caller's; make the call anew, without it";
-    LiteError::new(LiteErrorKind::InvalidParams, words)
+    let message = "Unknown continuation: the call was answered, waited too long, or was never this caller's; make the call anew, without it";
+    LiteError::new(LiteErrorKind::InvalidParams, message)
 }

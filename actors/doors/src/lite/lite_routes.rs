@@ -1,5 +1,5 @@
-//! The table of all methods, for callers without multi-round requests: what a stateless server needs is requested in
-//! the name of the kernel, so that every callback suspends its call.
+//! The routing table for callers without multi-round requests: the input that a stateless server needs is
+//! requested by the kernel, so that every callback suspends its call.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The tools a lite caller learns of: in its list, and as suggestions for an unknown name.
+//! The tools visible to a lite caller: in its list, and as suggestions for an unknown name.
 
 use bytes::Bytes;
 use mgp_engine::doors::suggestions::nearest_name;
@@ -14,53 +14,53 @@ use tokio::sync::mpsc;
 
 use super::{Lite, LiteCaller};
 
-/// Pages read of one list: a hundred times more than the largest catalog has.
+/// The most pages read of one list: a hundred times more than the largest catalog has.
 const PAGES_MAX: usize = 10_000;
-/// Letters by which a name may be longer or shorter than the suggested one.
+/// The largest length difference between a name and its suggestion.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
 
 impl Lite {
-    /// The tools that this agent is shown in this view, `redeem` first, as JSON text: `{"tools":[…]}`.
+    /// Lists the tools visible to this agent in this view, `redeem` first, as JSON text: `{"tools":[…]}`.
     ///
     /// # Errors
-    /// That the list cannot be had.
+    /// The list is not available.
     pub(crate) async fn list_tools(
         &self,
         agent: &AgentId,
         view: &CatalogView,
     ) -> Result<Bytes, LiteError> {
-        let who = LiteCaller {
+        let caller = LiteCaller {
             agent: agent.clone(),
             view: view.clone(),
         };
         let mut tools = Vec::new();
         let each = |definition: &str| tools.extend(tool_list::to_lite_tool(definition));
-        self.for_each_tool(&who, each).await?;
+        self.for_each_tool(&caller, each).await?;
         Ok(tool_list::render_list(&tools).into())
     }
 
-    /// The error for a tool that is not there, or not for this caller: with names of those that it may call, listed or
+    /// The error for a tool that does not exist or is hidden: with the names of callable tools, listed or
     /// not.
-    pub(super) async fn unknown_tool_error(&self, who: &LiteCaller, name: &str) -> LiteError {
+    pub(super) async fn unknown_tool_error(&self, caller: &LiteCaller, name: &str) -> LiteError {
         let mut names = vec![REDEEM.to_owned()];
-        match self.callable_tools(who).await {
+        match self.callable_tools(caller).await {
             Ok(callable) => names.extend(callable),
             Err(error) => return error,
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // Others are no slips of it; comparing a long name with each of many tools would take its time.
-        let near = names.iter().copied().filter(|known| {
+        // Other names are no typos of it; comparing a long name with each of many tools would take long.
+        let similar = names.iter().copied().filter(|known| {
             let alike = known.len().abs_diff(name.len()) <= LENGTH_DIFFERENCE_MAX;
             alike || known.starts_with(name) || name.starts_with(known)
         });
-        let meant = nearest_name(name, near);
-        LiteError::tool_not_found(name, &names, meant)
+        let suggestion = nearest_name(name, similar);
+        LiteError::tool_not_found(name, &names, suggestion)
     }
 
-    async fn callable_tools(&self, who: &LiteCaller) -> Result<Vec<String>, LiteError> {
+    async fn callable_tools(&self, caller: &LiteCaller) -> Result<Vec<String>, LiteError> {
         let (outlet, _unread) = mpsc::channel(1);
         let opened = self.open_request(
-            who,
+            caller,
             ("tools/list", "{}"),
             outlet,
             (false, Trace::generate()),
@@ -84,15 +84,15 @@ impl Lite {
         Ok(names)
     }
 
-    /// Reads every page of the list.
+    /// Calls `each` for every tool on every page of the list.
     async fn for_each_tool(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         mut each: impl FnMut(&str),
     ) -> Result<(), LiteError> {
         let mut params = "{}".to_owned();
         for _ in 0..PAGES_MAX {
-            let page = self.request(who, "tools/list", &params, None).await;
+            let page = self.request(caller, "tools/list", &params, None).await;
             let page = page.map_err(|refusal| to_lite_error(&refusal))?;
             let page = String::from_utf8_lossy(&page);
             let page = ToolPage::parse(&page);

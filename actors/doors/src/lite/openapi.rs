@@ -19,16 +19,17 @@ use tokio::sync::mpsc;
 
 use super::{Lite, LiteCaller};
 
-/// Documents cached: callers with the same rights share one, and there are few kinds of callers.
+/// The most cached documents: callers with the same rights share one, and there are few kinds of callers.
 const CACHED_MAX: usize = 16;
 
-/// Their total bytes. At either limit the oldest one is evicted; it is rendered again on request.
+/// The most bytes of cached documents. At either limit the oldest one is evicted; it is rendered again on
+/// request.
 const CACHED_BYTES_MAX: usize = 32 << 20;
 
-/// The version that a document has.
+/// The version of a document.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a document is made from.
+/// The input of a document.
 #[derive(Debug)]
 pub(crate) struct ApiSource {
     pages: Vec<Bytes>,
@@ -42,7 +43,7 @@ impl ApiSource {
         let mut hash = blake3::Hasher::new();
         let terms = format!("{VERSION} {token} {server}");
         for part in std::iter::once(terms.as_bytes()).chain(pages.iter().map(|page| &page[..])) {
-            // With its length, so that no two sets of parts are one text.
+            // With its length, so that no two lists of parts have the same hash input.
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -55,7 +56,7 @@ impl ApiSource {
         }
     }
 
-    /// The entity tag of the document (RFC 9110, 8.8.3), known before it is made.
+    /// The entity tag of the document (RFC 9110, 8.8.3), available before it is rendered.
     #[must_use]
     pub(crate) fn tag(&self) -> &str {
         &self.tag
@@ -82,51 +83,51 @@ impl ApiSource {
     }
 }
 
-/// The documents that were made last, oldest first, by their tags.
+/// The last rendered documents, oldest first, by their tags.
 #[derive(Debug, Default)]
 pub(super) struct DocumentCache(Mutex<VecDeque<(String, Bytes)>>);
 
 impl DocumentCache {
     fn get(&self, tag: &str) -> Option<Bytes> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().find(|(kept, _)| kept == tag);
+        let documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = documents.iter().find(|(cached, _)| cached == tag);
         found.map(|(_, text)| text.clone())
     }
 
     fn insert(&self, tag: String, text: Bytes) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.iter().any(|(kept, _)| *kept == tag) {
+        let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if documents.iter().any(|(cached, _)| *cached == tag) {
             return;
         }
-        kept.push_back((tag, text));
-        let bytes = |kept: &VecDeque<(String, Bytes)>| -> usize {
-            kept.iter().map(|(_, text)| text.len()).sum()
+        documents.push_back((tag, text));
+        let bytes = |documents: &VecDeque<(String, Bytes)>| -> usize {
+            documents.iter().map(|(_, text)| text.len()).sum()
         };
-        while kept.len() > CACHED_MAX || bytes(&kept) > CACHED_BYTES_MAX {
-            kept.pop_front();
+        while documents.len() > CACHED_MAX || bytes(&documents) > CACHED_BYTES_MAX {
+            documents.pop_front();
         }
     }
 }
 
 impl Lite {
-    /// What the document of this agent in this view is made from. `server` is the URL that paths follow; `token`
-    /// says whether requests have to show one.
+    /// Collects the input of the document of this agent in this view. `server` is the base URL; `token` is
+    /// set if requests need one.
     ///
     /// # Errors
-    /// That the tools cannot be had.
+    /// The tools are not available.
     pub(crate) async fn api_source(
         &self,
         agent: &AgentId,
         view: &CatalogView,
         (server, token): (String, bool),
     ) -> Result<ApiSource, LiteError> {
-        let who = LiteCaller {
+        let caller = LiteCaller {
             agent: agent.clone(),
             view: view.clone(),
         };
         let (outlet, _unread) = mpsc::channel(1);
         let opened = self.open_request(
-            &who,
+            &caller,
             ("tools/list", "{}"),
             outlet,
             (false, Trace::generate()),
@@ -140,19 +141,19 @@ impl Lite {
         Ok(ApiSource::new(pages, server, token))
     }
 
-    /// The document.
+    /// Renders the document, or returns the cached one.
     ///
     /// # Errors
-    /// That making it failed, which is the kernel's fault.
+    /// Rendering failed, which is the kernel's fault.
     pub(crate) async fn api_text(&self, source: ApiSource) -> Result<Bytes, LiteError> {
-        if let Some(kept) = self.document_cache.get(&source.tag) {
-            return Ok(kept);
+        if let Some(document) = self.document_cache.get(&source.tag) {
+            return Ok(document);
         }
-        // Thousands of tools take their time.
+        // Rendering thousands of tools takes long.
         let making = task::run_blocking("lite.openapi", move || (source.render(), source.tag));
-        let made = making.await;
-        let (text, tag) =
-            made.map_err(|broken| LiteError::new(LiteErrorKind::Internal, broken.to_string()))?;
+        let rendered = making.await;
+        let (text, tag) = rendered
+            .map_err(|broken| LiteError::new(LiteErrorKind::Internal, broken.to_string()))?;
         self.document_cache.insert(tag, text.clone());
         Ok(text)
     }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_changes_with_what_the_document_is_made_from() {
+    fn tag_changes_with_the_input_of_the_document() {
         let one = source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1");
         assert_eq!(
             one.tag(),
@@ -209,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_documents_are_kept() {
-        let kept = DocumentCache::default();
+    fn cache_evicts_the_oldest_documents() {
+        let documents = DocumentCache::default();
         for n in 0..=CACHED_MAX {
-            kept.insert(n.to_string(), Bytes::from_static(b"{}"));
+            documents.insert(n.to_string(), Bytes::from_static(b"{}"));
         }
-        assert!(kept.get("0").is_none() && kept.get("1").is_some());
-        kept.insert("large".into(), vec![0; CACHED_BYTES_MAX].into());
-        assert!(kept.get("1").is_none() && kept.get("large").is_some());
+        assert!(documents.get("0").is_none() && documents.get("1").is_some());
+        documents.insert("large".into(), vec![0; CACHED_BYTES_MAX].into());
+        assert!(documents.get("1").is_none() && documents.get("large").is_some());
     }
 }

@@ -1,19 +1,19 @@
-//! The token of a promise: its task and its expiry, sealed for the caller it is given to. Only this kernel can
-//! distinguish it from noise, or open it.
+//! The token of a promise: its task and its expiry, sealed for its caller. Only this kernel can distinguish
+//! it from random data, or open it.
 
 use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_runtime::time::unix_ms;
 use serde::{Deserialize, Serialize};
 
-/// What is sealed.
+/// The sealed content of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PromiseRecord {
     /// The caller's id of the task.
     pub(super) task: String,
-    /// The tool that was called, as its caller named it.
+    /// The tool that was called, by the caller's name of it.
     #[serde(default)]
     pub(super) tool: String,
-    /// Until when it can be redeemed, in milliseconds since 1970.
+    /// The expiry, in milliseconds since 1970.
     pub(super) expires_ms: u64,
 }
 
@@ -22,7 +22,7 @@ impl PromiseRecord {
         key.seal(Purpose::Promise, caller, self)
     }
 
-    /// `None` for a token that was not given to this caller, or has expired.
+    /// Opens a token; `None` if it belongs to another caller, or has expired.
     pub(super) fn open(key: &SealKey, caller: &str, token: &str) -> Option<Self> {
         let record: Self = key.open(Purpose::Promise, caller, token).ok()?;
         (unix_ms() < record.expires_ms).then_some(record)
@@ -47,21 +47,22 @@ mod tests {
         }
     }
 
-    /// LITE-019, LITE-020: of 20,000 tokens no two are alike, nor do they begin alike behind what marks the kernel.
+    /// LITE-019, LITE-020: no two of 20,000 tokens are equal, or begin alike after the kernel's prefix.
     #[test]
-    fn no_two_tokens_are_alike() {
+    fn tokens_are_unique() {
         let tokens: HashSet<String> = (0..20_000)
             .map(|n| record(n).seal(&key(), "a@all"))
             .collect();
         assert_eq!(tokens.len(), 20_000);
-        // The mark, then 16 bytes of the nonce.
+        // The prefix, then 16 bytes of the nonce.
         let begins: HashSet<&str> = tokens.iter().map(|token| &token[13..34]).collect();
         assert_eq!(begins.len(), 20_000);
     }
 
-    /// LITE-021, LITE-022, LITE-024: a token opens for its caller, until its time is over, and says nothing to others.
+    /// LITE-021, LITE-022, LITE-024: a token opens for its caller, until it expires, and reveals nothing to
+    /// others.
     #[test]
-    fn a_token_is_for_one_caller_and_one_time() {
+    fn token_is_bound_to_its_caller_and_expires() {
         let token = record(7).seal(&key(), "a@all");
         assert!(!token.contains("mgp1.7"), "{token}");
         assert_eq!(

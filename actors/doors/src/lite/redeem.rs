@@ -1,5 +1,5 @@
-//! `redeem` (§3.6): the state of a promised call. It waits for the end as long as its caller does; with `action:
-//! "cancel"` it cancels the call (A-36), and with answers the call continues.
+//! `redeem` (§3.6): returns the state of a promised call. Waits for the end as long as its caller does;
+//! with `action: "cancel"` it cancels the call (A-36), and with answers the call continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
 
-/// How long it waits if promises are never given by default.
+/// The default wait if promises are never given by default.
 const DEFAULT_WAIT: Duration = Duration::from_secs(25);
-/// The shortest poll interval for a server's task, whatever the server requests.
+/// The bounds of the poll interval for a server's task, whatever the server requests.
 const POLL_MS: (u64, u64) = (100, 5_000);
 /// The default poll interval.
 const POLL_DEFAULT_MS: u64 = 1_000;
-/// How often a call may become another task in one request: once is what servers do.
+/// The most times a call may become another task in one request: servers do it once.
 const HOPS_MAX: usize = 8;
 
-/// A task of a server whose caller has no promise of it yet: it is cancelled with the call.
+/// A task of a server whose caller has no promise of it yet: cancelled with the call.
 struct UnreadTask {
     lite: Arc<Lite>,
     caller: LiteCaller,
@@ -42,11 +42,11 @@ struct UnreadTask {
 impl Drop for UnreadTask {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            let (lite, who) = (self.lite.clone(), self.caller.clone());
+            let (lite, caller) = (self.lite.clone(), self.caller.clone());
             task::spawn_detached("lite.cancel", async move {
                 let params = format!(r#"{{"taskId":{}}}"#, quote(&task));
                 // A disconnected caller gets no answer.
-                drop(lite.request(&who, "tasks/cancel", &params, None).await);
+                drop(lite.request(&caller, "tasks/cancel", &params, None).await);
             });
         }
     }
@@ -65,7 +65,7 @@ pub(super) struct Redemption<'a> {
 impl Lite {
     pub(super) async fn redeem(
         &self,
-        who: &LiteCaller,
+        caller: &LiteCaller,
         request: &LiteRequest,
         call: &LiteCall,
         arrived: LiteArrival,
@@ -88,7 +88,7 @@ impl Lite {
             Some(Ok(action)) if action == "cancel" => true,
             Some(_) => return Err(invalid_params("`action` can only be \"cancel\"")),
         };
-        let redeeming = self.open_redemption(who, request, call, arrived, &token);
+        let redeeming = self.open_redemption(caller, request, call, arrived, &token);
         let mut redeeming = redeeming.ok_or_else(LiteError::unknown_promise)?;
         if cancels {
             return self.cancel_task(&mut redeeming).await;
@@ -97,17 +97,17 @@ impl Lite {
         self.wait_for_promise(&mut redeeming, call, extra).await
     }
 
-    /// The promise that a continuation leads to, where it leads to one; the request answers what it asks. One of a call
-    /// of another tool is an error.
+    /// Opens the promise in a continuation, if it contains one; the request answers its callback. A promise
+    /// of another tool's call is an error.
     pub(super) fn find_redemption<'a>(
         &self,
-        who: &'a LiteCaller,
+        caller: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
         arrived: LiteArrival,
     ) -> Option<Result<Redemption<'a>, LiteError>> {
         let (token, _) = continuation::split(request.continuation.as_deref()?);
-        let redeeming = self.open_redemption(who, request, call, arrived, token)?;
+        let redeeming = self.open_redemption(caller, request, call, arrived, token)?;
         Some(if redeeming.record.tool == request.name {
             Ok(redeeming)
         } else {
@@ -117,15 +117,15 @@ impl Lite {
 
     fn open_redemption<'a>(
         &self,
-        who: &'a LiteCaller,
+        caller: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
         arrived: LiteArrival,
         token: &str,
     ) -> Option<Redemption<'a>> {
-        let record = PromiseRecord::open(&self.stateless.seal, &who.principal(), token)?;
+        let record = PromiseRecord::open(&self.stateless.seal, &caller.principal(), token)?;
         Some(Redemption {
-            caller: who,
+            caller,
             request,
             token: token.to_owned(),
             record,
@@ -134,8 +134,8 @@ impl Lite {
         })
     }
 
-    /// The state of the promised call, after this request's answers were passed on; `extra`: it has arguments that
-    /// may answer.
+    /// Returns the state of the promised call, after passing on this request's answers; `extra`: the
+    /// request has arguments that may be answers.
     pub(super) async fn wait_for_promise(
         &self,
         redeeming: &mut Redemption<'_>,
@@ -153,17 +153,17 @@ impl Lite {
             .await
     }
 
-    /// Waits for the end of a call that its server made a task of, as for one that it did not: its caller is given a
-    /// promise when it has waited, and one that refuses promises an error, and the task is cancelled.
+    /// Waits for the end of a call that its server made a task, like for any other call: after the wait its
+    /// caller gets a promise; a caller that refuses promises gets an error, and the task is cancelled.
     pub(super) async fn follow_task(
         self: &Arc<Self>,
-        (who, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
+        (caller, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
         arrived: LiteArrival,
         task: &str,
     ) -> LiteOutcome {
-        let (record, token) = self.promise_record(who, task, &request.name);
+        let (record, token) = self.promise_record(caller, task, &request.name);
         let mut redeeming = Redemption {
-            caller: who,
+            caller,
             request,
             token,
             record,
@@ -172,7 +172,7 @@ impl Lite {
         };
         let mut unread = UnreadTask {
             lite: self.clone(),
-            caller: who.clone(),
+            caller: caller.clone(),
             task: Some(redeeming.record.task.clone()),
         };
         let until = match self.task_wait(call) {
@@ -181,14 +181,14 @@ impl Lite {
         };
         let outcome = self.wait_while_running(&mut redeeming, until, None).await?;
         if outcome.response_type == ResponseType::Promise && call.wait == LiteWait::Forever {
-            // Dropping what nobody reads cancels it.
+            // Dropping an unread task cancels it.
             return Err(LiteError::deadline_exceeded(arrived.elapsed_ms()));
         }
         unread.task = None;
         Ok(outcome)
     }
 
-    /// Until when the end is waited for.
+    /// The time until which the end is awaited.
     fn deadline(&self, call: &LiteCall) -> Option<Instant> {
         let own = match call.wait {
             LiteWait::Default => self.settings.promise_after.unwrap_or(DEFAULT_WAIT),
@@ -206,16 +206,16 @@ impl Lite {
         &self,
         redeeming: &Redemption<'_>,
         method: &'static str,
-        more: &str,
+        members: &str,
     ) -> Outcome {
         let task = quote(&redeeming.record.task);
-        let params = format!(r#"{{"taskId":{task}{more}}}"#);
+        let params = format!(r#"{{"taskId":{task}{members}}}"#);
         self.request(redeeming.caller, method, &params, redeeming.forwarded)
             .await
     }
 
-    /// The state of the task, as JSON text. A call that was promised before its server made a task of it continues as
-    /// that task, under the same promise.
+    /// The state of the task, as JSON text. A call that was promised before its server made a task of it
+    /// continues as that task, under the same promise.
     async fn get_task(&self, redeeming: &mut Redemption<'_>) -> Result<String, LiteError> {
         let mut hops = 0;
         loop {
@@ -242,17 +242,17 @@ impl Lite {
             let cancelled = self.request_task(redeeming, "tasks/cancel", "").await;
             cancelled.map_err(|refusal| unknown_promise(&refusal))?;
             got = self.get_task(redeeming).await?;
-            // If its server made a task of it meanwhile, that one is to be cancelled.
+            // If its server made a task of it meanwhile, that task is to be cancelled.
             if redeeming.record.task == task {
                 break;
             }
         }
-        let words = match member(&got, "status") {
+        let message = match member(&got, "status") {
             Some(r#""completed""# | r#""failed""#) => return self.render_task(redeeming, &got),
             Some(r#""cancelled""#) => "The call was cancelled",
             Some(_) | None => "The call is being cancelled",
         };
-        let text = format!(r#"{{"content":[{{"type":"text","text":"{words}"}}]}}"#);
+        let text = format!(r#"{{"content":[{{"type":"text","text":"{message}"}}]}}"#);
         Ok(answer_with_meta(
             redeeming.arrived,
             ResponseType::Answer,
@@ -267,26 +267,27 @@ impl Lite {
         redeeming: &mut Redemption<'_>,
     ) -> Result<Option<String>, LiteError> {
         let got = self.get_task(redeeming).await?;
-        let asked = member(&got, "inputRequests").unwrap_or("{}");
+        let input_requests = member(&got, "inputRequests").unwrap_or("{}");
         let request = redeeming.request;
         let (_, key) = request
             .continuation
             .as_deref()
             .map_or(("", None), continuation::split);
-        let Some(question) = LiteElicitation::find(asked, key) else {
+        let Some(question) = LiteElicitation::find(input_requests, key) else {
             return Ok(None);
         };
         let answers = question.render_response(&request.arguments, request.elicitation.as_deref());
         let Some(answers) = answers else {
             return Ok(None);
         };
-        let more = format!(r#","inputResponses":{answers}"#);
-        let taken = self.request_task(redeeming, "tasks/update", &more).await;
-        taken.map_err(|refusal| unknown_promise(&refusal))?;
+        let members = format!(r#","inputResponses":{answers}"#);
+        let updated = self.request_task(redeeming, "tasks/update", &members).await;
+        updated.map_err(|refusal| unknown_promise(&refusal))?;
         Ok(Some(question.key))
     }
 
-    /// Waits while the call is in flight; `answered` is a callback whose answer its server may not have read.
+    /// Waits while the call is in flight; `answered` is a callback whose answer its server may not have
+    /// read.
     async fn wait_while_running(
         &self,
         redeeming: &mut Redemption<'_>,
@@ -298,8 +299,9 @@ impl Lite {
             let waits = match member(&got, "status") {
                 Some(r#""working""#) => true,
                 Some(r#""input_required""#) => {
-                    let asked = member(&got, "inputRequests").unwrap_or("{}");
-                    let first = LiteElicitation::find(asked, None).map(|question| question.key);
+                    let input_requests = member(&got, "inputRequests").unwrap_or("{}");
+                    let first =
+                        LiteElicitation::find(input_requests, None).map(|question| question.key);
                     first.is_none() || first.as_deref() == answered
                 }
                 Some(_) | None => false,
@@ -318,7 +320,7 @@ impl Lite {
         }
     }
 
-    /// Resolves when it is worth while to ask again.
+    /// Resolves when the task may have changed.
     async fn wait_for_change(&self, redeeming: &Redemption<'_>, got: &str) {
         let tasks = &self.stateless.tasks;
         let named = tasks.find_for(&redeeming.caller.principal(), &redeeming.record.task);
@@ -328,15 +330,17 @@ impl Lite {
             tasks.wait_until_settled((boot, number)).await;
             return;
         }
-        let said = member(got, "pollIntervalMs").and_then(|ms| ms.parse().ok());
-        let ms = said.unwrap_or(POLL_DEFAULT_MS).clamp(POLL_MS.0, POLL_MS.1);
+        let poll_ms = member(got, "pollIntervalMs").and_then(|ms| ms.parse().ok());
+        let ms = poll_ms
+            .unwrap_or(POLL_DEFAULT_MS)
+            .clamp(POLL_MS.0, POLL_MS.1);
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// A task as an answer: the call's own result or error, the promise again, or a callback.
+    /// Renders a task as an answer: the call's own result or error, the promise again, or a callback.
     fn render_task(&self, redeeming: &Redemption<'_>, got: &str) -> LiteOutcome {
         let Redemption {
-            caller: who,
+            caller,
             token,
             record,
             arrived,
@@ -348,7 +352,7 @@ impl Lite {
         match &*status {
             "completed" => {
                 let result = member(got, "result").unwrap_or("{}");
-                self.render_answer(who, *arrived, result.as_bytes(), &record.tool)
+                self.render_answer(caller, *arrived, result.as_bytes(), &record.tool)
             }
             "failed" => Err(LiteError::parse(member(got, "error").unwrap_or("{}"))),
             "cancelled" => {
@@ -356,19 +360,19 @@ impl Lite {
                 Ok(answer_with_meta(*arrived, ResponseType::Failure, text, &[]))
             }
             "input_required" => {
-                let asked = member(got, "inputRequests").unwrap_or("{}");
-                elicitation_answer(*arrived, asked, token, Some(token))
+                let input_requests = member(got, "inputRequests").unwrap_or("{}");
+                elicitation_answer(*arrived, input_requests, token, Some(token))
             }
             _ => Ok(promise_answer(*arrived, record, token.clone())),
         }
     }
 }
 
-fn invalid_params(words: &str) -> LiteError {
-    LiteError::new(LiteErrorKind::InvalidParams, words)
+fn invalid_params(message: &str) -> LiteError {
+    LiteError::new(LiteErrorKind::InvalidParams, message)
 }
 
-/// Whoever does not know the task says it in words of its own; to the caller it is a promise that is not known.
+/// The error for a promise that is not known, in place of the error for an unknown task.
 fn unknown_promise(refusal: &Refusal) -> LiteError {
     use mgp_protocol::lite::error::LiteRefusal;
     match LiteRefusal::from_refusal(refusal) {

@@ -1,4 +1,4 @@
-//! What the kernel reads of a lite call, and what of it is for the server.
+//! Parses a lite call, and selects the parts for the server.
 
 use mgp_json::{Splice, can_contain_string, member};
 use mgp_protocol::mcp::{self, tools};
@@ -6,13 +6,13 @@ use mgp_protocol::mgp::stream;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
-/// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite
-/// caller is given instead is a promise and a continuation.
+/// Members of `params` of other protocols: a task of 2025-11-25 and a retry of 2026-07-28. A lite caller
+/// has promises and continuations instead.
 const FOREIGN_PARAMS: [&str; 3] = ["task", "inputResponses", "requestState"];
-/// Members of `_meta` that are not for the server. Nobody reads progress here.
+/// Members of `_meta` that are not for the server. Progress has no reader here.
 const LITE_META: [&str; 3] = ["continuation", "elicitation", "progressToken"];
 
-/// What the kernel reads of a call.
+/// The parsed members of a call.
 #[derive(Debug)]
 pub(super) struct LiteRequest {
     /// The tool.
@@ -21,9 +21,9 @@ pub(super) struct LiteRequest {
     pub(super) arguments: String,
     /// `_meta.continuation`.
     pub(super) continuation: Option<String>,
-    /// `_meta.elicitation`: an answer that says outright what it is.
+    /// `_meta.elicitation`: an explicit answer.
     pub(super) elicitation: Option<String>,
-    /// The params without what is not for the server.
+    /// The params without the members that are not for the server.
     pub(super) params: String,
 }
 
@@ -36,24 +36,26 @@ impl LiteRequest {
         if meta.is_some_and(|meta| !meta.starts_with('{')) {
             return Err(Refusal::BadParams("`_meta` must be an object".into()));
         }
-        let said = |name: &str| {
+        let has_member = |name: &str| {
             let meta = meta.filter(|meta| can_contain_string(meta.as_bytes(), name))?;
             member(meta, name)
         };
-        let continuation = said("continuation").map(serde_json::from_str).transpose();
+        let continuation = has_member("continuation")
+            .map(serde_json::from_str)
+            .transpose();
         let continuation = continuation
             .map_err(|_| Refusal::BadParams("`continuation` in `_meta` must be a string".into()))?;
         Ok(Self {
             name,
             arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
             continuation,
-            elicitation: said("elicitation").map(str::to_owned),
+            elicitation: has_member("elicitation").map(str::to_owned),
             params: server_params(params, &call, meta, streams),
         })
     }
 }
 
-/// The params as the server may read them.
+/// Renders the params for the server.
 fn server_params(
     params: &str,
     call: &tools::Call<'_>,

@@ -1,5 +1,5 @@
-//! The state of calls that were resumed with a continuation: a repeated continuation reads it, and nothing is done
-//! twice.
+//! The calls that were resumed with a continuation: a repeated continuation reads the state of its call,
+//! and nothing is executed twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::answer::LiteOutcome;
 
-/// Calls that are remembered, as many as may wait for their clients.
+/// The most stored calls, as many as may be suspended.
 const CALLS_MAX: usize = 4096;
-/// Calls of one caller, so that one caller leaves capacity to the others.
+/// The most calls of one caller, so that one caller leaves capacity to the others.
 const CALLER_CALLS_MAX: usize = 256;
-/// Bytes of results, of one caller: several usual ones. The oldest go first.
+/// The most bytes of results of one caller: several usual ones. The oldest are evicted first.
 const CALLER_BYTES_MAX: usize = 1 << 20;
 
 type OutcomeReceiver = watch::Receiver<Option<LiteOutcome>>;
 
-/// The calls that went on, for as long as a continuation is good.
+/// The resumed calls, stored for the lifetime of a continuation.
 #[derive(Debug)]
 pub(super) struct Resumptions {
     state: Mutex<ResumptionState>,
@@ -30,7 +30,8 @@ pub(super) struct Resumptions {
 #[derive(Debug, Default)]
 struct ResumptionState {
     calls: HashMap<u64, Resumption>,
-    /// The calls and their turns, oldest first. One that went on again stands at its last place.
+    /// The calls and their resumption counts, oldest first. A call that resumed again is at its last
+    /// position.
     order: VecDeque<(u64, u64)>,
     last_sequence: u64,
 }
@@ -45,12 +46,12 @@ struct Resumption {
     outcome: watch::Sender<Option<LiteOutcome>>,
 }
 
-/// What a continuation leads to.
+/// The effect of a continuation.
 #[derive(Debug)]
 pub(super) enum Resume<'a> {
     /// The call resumes now.
     New(ResumedCall<'a>),
-    /// It went on before.
+    /// It resumed the call before.
     Earlier(OutcomeReceiver),
 }
 
@@ -63,7 +64,7 @@ pub(super) struct ResumedCall<'a> {
 }
 
 impl Resumptions {
-    /// None yet; each is remembered for this long.
+    /// An empty table; each call is stored for `age`.
     pub(super) fn new(age: Duration) -> Self {
         Self {
             state: Mutex::default(),
@@ -71,8 +72,8 @@ impl Resumptions {
         }
     }
 
-    /// A caller sends the continuation of a call of this tool. `waits` is whether the call is still suspended. `None`
-    /// for a call that is neither suspended nor resumed, or belongs to another caller.
+    /// Resumes the call of a continuation for this tool. `waits`: the call is still suspended. `None` for a
+    /// call that is neither suspended nor resumed, or belongs to another caller.
     pub(super) fn resume(
         &self,
         call: u64,
@@ -96,14 +97,14 @@ impl Resumptions {
         }
         state.last_sequence += 1;
         let turn = state.last_sequence;
-        let (standing, _) = watch::channel(None);
+        let (receiver, _) = watch::channel(None);
         let resumption = Resumption {
             principal: principal.into(),
             tool: tool.to_owned(),
             sequence: turn,
             started_at: now,
             bytes: 0,
-            outcome: standing,
+            outcome: receiver,
         };
         state.calls.insert(call, resumption);
         state.order.push_back((call, turn));
@@ -137,7 +138,7 @@ impl ResumptionState {
         }
     }
 
-    /// The oldest that have their outcome go, those of this caller at its own bounds.
+    /// Evicts the oldest finished calls, those of this caller at its own limits.
     fn evict_oldest(&mut self, principal: &str) {
         let own = self.calls.values().filter(|it| *it.principal == *principal);
         let (mut count, mut bytes) = own.fold((0, 0), |(n, sum), it| (n + 1, sum + it.bytes));
@@ -164,7 +165,7 @@ impl ResumptionState {
 }
 
 impl ResumedCall<'_> {
-    /// The call stands like this from now on.
+    /// Sets the outcome of the resumed call.
     pub(super) fn finish(self, outcome: &LiteOutcome) {
         self.set_outcome(outcome.clone());
     }
@@ -187,18 +188,18 @@ impl ResumedCall<'_> {
 
 impl Drop for ResumedCall<'_> {
     fn drop(&mut self) {
-        let words = "the request that resumed the call broke off, and the call was cancelled; whether it took effect is not known";
-        self.set_outcome(Err(LiteError::new(LiteErrorKind::Internal, words)));
+        let message = "the request that resumed the call broke off, and the call was cancelled; whether it took effect is not known";
+        self.set_outcome(Err(LiteError::new(LiteErrorKind::Internal, message)));
     }
 }
 
 /// Waits until the call has its outcome.
-pub(super) async fn wait_for_outcome(mut standing: OutcomeReceiver) -> LiteOutcome {
-    let settled = standing.wait_for(Option::is_some).await;
+pub(super) async fn wait_for_outcome(mut receiver: OutcomeReceiver) -> LiteOutcome {
+    let settled = receiver.wait_for(Option::is_some).await;
     let known = settled.ok().and_then(|outcome| (*outcome).clone());
     known.unwrap_or_else(|| {
-        let words = "the outcome of the call is not remembered any more";
-        Err(LiteError::new(LiteErrorKind::Internal, words))
+        let message = "the outcome of the call is no longer stored";
+        Err(LiteError::new(LiteErrorKind::Internal, message))
     })
 }
 
@@ -228,27 +229,27 @@ mod tests {
 
     async fn before(resumed: Option<Resume<'_>>) -> LiteOutcome {
         match resumed {
-            Some(Resume::Earlier(standing)) => wait_for_outcome(standing).await,
+            Some(Resume::Earlier(receiver)) => wait_for_outcome(receiver).await,
             other => panic!("{other:?}"),
         }
     }
 
     #[tokio::test]
-    async fn a_continuation_used_twice_gives_how_its_call_stands() {
+    async fn repeated_continuation_returns_the_state_of_its_call() {
         let table = Resumptions::new(Duration::from_secs(600));
         let who = ("alice", "delete");
         let call = now(table.resume(7, who, true));
-        // While it runs, whether the table of waiting calls knows it still or not.
+        // While it runs, whether the table of suspended calls contains it or not.
         let waiting = [table.resume(7, who, true), table.resume(7, who, false)];
         call.finish(&answer("deleted"));
-        for standing in waiting.into_iter().chain([table.resume(7, who, false)]) {
-            assert_eq!(before(standing).await.unwrap().result, "deleted");
+        for receiver in waiting.into_iter().chain([table.resume(7, who, false)]) {
+            assert_eq!(before(receiver).await.unwrap().result, "deleted");
         }
         for stranger in [("bob", "delete"), ("alice", "other")] {
             assert!(table.resume(7, stranger, false).is_none());
         }
         assert!(table.resume(8, who, false).is_none());
-        // It asked again, and goes on once more.
+        // It sent a callback again, and resumes once more.
         now(table.resume(7, who, true)).finish(&answer("all"));
         assert_eq!(
             before(table.resume(7, who, false)).await.unwrap().result,
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_remembered_is_bounded_in_number_size_and_age() {
+    async fn stored_calls_are_bounded_in_number_size_and_age() {
         let table = Resumptions::new(Duration::from_secs(600));
         let large: &'static str = "x".repeat(CALLER_BYTES_MAX / 2).leak();
         for call in 0..4 {

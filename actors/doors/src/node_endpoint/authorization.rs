@@ -1,4 +1,4 @@
-//! What of a call is known before any handler sees it: who calls, which server, and that the method is one for
+//! Authorizes a call before any handler sees it: its caller, its server, and that the method is allowed for
 //! agents of other nodes.
 
 use bytes::Bytes;
@@ -24,8 +24,8 @@ use crate::stateless::{self, RequestMeta};
 use mgp_callers::request::identity;
 use mgp_runtime::trace::Trace;
 
-/// The parts of MGP there are for a caller of one server of this node: what belongs to its call. None of what
-/// is about this kernel, its servers and its other agents.
+/// The MGP extensions for a caller of one server of this node: those of its call, and none about this
+/// kernel, its servers and its other agents.
 const OFFERED_FEATURES: Features = Features::TOOL_SECURITY
     .union(Features::STREAMING)
     .union(Features::PROGRESS)
@@ -33,17 +33,17 @@ const OFFERED_FEATURES: Features = Features::TOOL_SECURITY
     .union(Features::EVENTS)
     .union(Features::ERROR_HANDLING);
 
-/// What is to be done with a call.
+/// The decision about a call.
 pub(super) enum Authorization {
-    /// Nothing: the node says so.
+    /// Rejected as the node.
     RefusedByNode(CallRejection),
-    /// Nothing: the caller is told so as by any server.
+    /// Refused as by any server.
     RefusedByServer(Refusal, Dialect),
-    /// It is made.
+    /// Accepted.
     Accepted(Box<AuthorizedCall>),
 }
 
-/// A request that may be handled.
+/// An authorized request.
 pub(super) struct AuthorizedCall {
     pub(super) agent: AgentId,
     pub(super) server: ServerId,
@@ -54,13 +54,13 @@ pub(super) struct AuthorizedCall {
     pub(super) meta: RequestMeta,
 }
 
-/// True for a notification that is read of this caller.
+/// True for a notification that this caller may send.
 pub(super) fn can_notify(caller: &AgentId, method: &str) -> bool {
     remote_requests::is_allowed(caller, RemoteTarget::Notification(method))
 }
 
 pub(super) fn authorize(
-    reception: &EndpointContext,
+    context: &EndpointContext,
     peer: &PeerLink,
     header: &CallHeader,
     params: Bytes,
@@ -86,13 +86,13 @@ pub(super) fn authorize(
         Ok((stated, _)) => stated.dialect(),
         Err(_) => Version::STATELESS.into(),
     };
-    let judged = read.and_then(|(mut stated, _)| {
+    let authorized = read.and_then(|(mut stated, _)| {
         stated.check_version()?;
         stated.mgp = stated.mgp.restrict_to(OFFERED_FEATURES);
-        check_access(reception, header, &agent, &server)?;
+        check_access(context, header, &agent, &server)?;
         Ok(stated)
     });
-    match judged {
+    match authorized {
         Err(refusal) => Authorization::RefusedByServer(refusal, dialect),
         Ok(stated) => Authorization::Accepted(Box::new(AuthorizedCall {
             agent,
@@ -106,7 +106,7 @@ pub(super) fn authorize(
     }
 }
 
-/// Whether a method may have a permit of this kind: long-lived requests take none of the others'.
+/// True if a method may use a permit of this kind: long-lived requests use none of the others'.
 fn is_allowed_on_stream(method: &str, kind: StreamKind) -> bool {
     match kind {
         StreamKind::Call => method != Subscribe::METHOD,
@@ -116,7 +116,7 @@ fn is_allowed_on_stream(method: &str, kind: StreamKind) -> bool {
     }
 }
 
-/// Who calls which server.
+/// Resolves the caller and the server.
 fn resolve_call(
     peer: &PeerLink,
     header: &CallHeader,
@@ -148,10 +148,10 @@ fn resolve_call(
     Ok((agent, server))
 }
 
-/// Whether the caller may send this request. Calls of tools are checked and recorded with those of other agents; for
-/// everything else a server that is closed to the caller does not exist.
+/// Checks whether the caller may send this request. Tool calls are checked and recorded like those of other
+/// agents; for all other requests a server that is closed to the caller does not exist.
 fn check_access(
-    reception: &EndpointContext,
+    context: &EndpointContext,
     header: &CallHeader,
     agent: &AgentId,
     server: &ServerId,
@@ -162,7 +162,7 @@ fn check_access(
     }
     let view = CatalogView::One(server.clone());
     let knows = || {
-        reception
+        context
             .routes
             .is_view_known(&view, &identity(agent, false, &view))
     };
@@ -170,10 +170,7 @@ fn check_access(
         Ok(())
     } else {
         let by_agent = header.assertion.is_some();
-        let why = reception
-            .routes
-            .foreign_closure_reason()
-            .filter(|_| by_agent);
+        let why = context.routes.foreign_closure_reason().filter(|_| by_agent);
         let why = why
             .unwrap_or_else(|| "it is not shared with that node, or no grant allows it".to_owned());
         Err(Refusal::ClosedByOwner(format!(
@@ -182,7 +179,7 @@ fn check_access(
     }
 }
 
-/// The trace in the params, which a node passes on, or the one in the header.
+/// The trace in the params, which a node forwards, or the one in the header.
 fn call_trace(header: &CallHeader, params: &str) -> Trace {
     let in_params = Trace::from_params(Some(params), None);
     if in_params.is_caller_supplied {

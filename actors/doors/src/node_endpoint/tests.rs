@@ -1,6 +1,6 @@
-//! An agent of one node calls a server of another one: over a real link, from one end to the other.
+//! Tests of an agent of one node that calls a server of another one, over a real link.
 
-mod lapses;
+mod expired_lease;
 mod refusals;
 mod scene;
 
@@ -22,7 +22,7 @@ use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::scene::{TwoNodes, soon, with_meta};
+use self::scene::{TwoNodes, with_meta, within_deadline};
 
 const TRACE: &str = "0b0e7f9c-5a4f-4a0f-9d2e-6a1b0c3d4e5f";
 
@@ -41,16 +41,16 @@ fn header(method: &str) -> CallHeader {
     }
 }
 
-/// What the other node answers to a call with this header.
+/// The last frame that answers a call with this header.
 async fn answered(nodes: &TwoNodes, header: CallHeader, params: &Value) -> CallFrame {
     let until = Instant::now() + Duration::from_secs(60);
     let params = Bytes::from(params.to_string());
     let call = nodes.peer.link.open_call(header, params, until).await;
     let (mut input, _output) = call.unwrap();
-    soon(input.next()).await.unwrap()
+    within_deadline(input.next()).await.unwrap()
 }
 
-/// The code and the words of an error.
+/// The code and the message of an error.
 fn error(frame: &CallFrame) -> (i64, String) {
     let error: Value = match frame {
         CallFrame::Error(error) => serde_json::from_slice(error).unwrap(),
@@ -63,46 +63,49 @@ fn error(frame: &CallFrame) -> (i64, String) {
     (error["code"].as_i64().unwrap(), words)
 }
 
-/// PRJ-014: the owner sees the agent of that node, the one server, no operator, and the trace of the call; of its
-/// kernel, which is not for callers at other nodes, MGP says nothing.
+/// PRJ-014: the owner sees the agent of that node, the one server, no operator, and the trace of the call;
+/// MGP reveals nothing of its kernel.
 #[tokio::test]
-async fn a_call_is_that_of_an_agent_of_the_other_node() {
+async fn call_has_the_identity_of_the_other_nodes_agent() {
     let nodes = TwoNodes::new().await;
     let params = json!({"name": "x", "trace_id": TRACE});
     let answer = nodes.answer("tools/call", params).await.unwrap();
     assert_eq!(answer["method"], "tools/call");
-    let seen = nodes.played.last();
-    assert_eq!(seen.agent, nodes.alice());
-    assert_eq!(seen.agent.as_remote().unwrap().node, nodes.home);
-    assert_eq!(seen.view, CatalogView::One(ServerId::new("demo")));
-    assert!(!seen.operator);
+    let received = nodes.played.last();
+    assert_eq!(received.agent, nodes.alice());
+    assert_eq!(received.agent.as_remote().unwrap().node, nodes.home);
+    assert_eq!(received.view, CatalogView::One(ServerId::new("demo")));
+    assert!(!received.operator);
     let of_calls = Features::STREAMING | Features::PROGRESS | Features::CALLBACKS;
     let of_calls = of_calls | Features::EVENTS;
     let of_all = Features::TOOL_SECURITY | Features::ERROR_HANDLING;
-    assert_eq!(seen.mgp, of_all | of_calls);
-    assert_eq!((&*seen.trace, &seen.params["name"]), (TRACE, &json!("x")));
+    assert_eq!(received.mgp, of_all | of_calls);
+    assert_eq!(
+        (&*received.trace, &received.params["name"]),
+        (TRACE, &json!("x"))
+    );
 }
 
-/// Decision 0069: where the time of a call went at the owner is told beside the answer, which says nothing of it; of
-/// times that cannot be nothing is kept.
+/// Decision 0069: the owner's timings are sent beside the answer, which does not contain them; impossible
+/// timings are ignored.
 #[tokio::test]
-async fn the_times_of_the_owner_are_told_beside_the_answer() {
+async fn owner_timings_are_sent_beside_the_answer() {
     let nodes = TwoNodes::new().await;
     let heard = async |times: Value, ms: u64| {
         let params = json!({"name": "timed", "arguments": times, "ms": ms});
         let (calling, _messages, exchange) = nodes.call("agent.alice", "tools/call", params);
-        let answer = soon(calling).await.unwrap().unwrap();
+        let answer = within_deadline(calling).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer, json!({"resultType": "complete"}));
         exchange.remote_times().reported()
     };
-    let told = heard(json!({"checks": 60, "server": 1_500}), 2).await;
-    let [NodeTimes { node, times }] = &*told else {
-        panic!("{told:?}")
+    let reported = heard(json!({"checks": 60, "server": 1_500}), 2).await;
+    let [NodeTimes { node, times }] = &*reported else {
+        panic!("{reported:?}")
     };
     assert_eq!(&**node, "nas");
     assert_eq!((times.checks, times.server), (60, 1_500));
-    // The whole is measured at the door.
+    // The total is measured at the endpoint.
     assert!(times.whole >= 2_000, "{times:?}");
     assert!(heard(json!({"server": 60_000_000}), 2).await.is_empty());
     assert!(
@@ -112,9 +115,9 @@ async fn the_times_of_the_owner_are_told_beside_the_answer() {
     );
 }
 
-/// Each method of a server is relayed with its params, and only those there are for agents.
+/// Each method of a server is relayed with its params, and no other method is available to agents.
 #[tokio::test]
-async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
+async fn server_methods_are_relayed_and_kernel_methods_are_not() {
     let nodes = TwoNodes::new().await;
     let methods = [
         "server/discover",
@@ -159,13 +162,13 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
     assert_eq!(nodes.played.seen.lock().unwrap().len(), before);
 }
 
-/// The node itself asks for what it shows its agents, and calls nothing; to whom nothing is open the server does
-/// not exist.
+/// The node itself lists tools for its agents, and cannot call them; a server without grants does not exist
+/// for it.
 #[tokio::test]
-async fn a_node_itself_lists_and_calls_nothing() {
+async fn node_itself_lists_tools_and_cannot_call() {
     let nodes = TwoNodes::new().await;
-    let asked = nodes.link.request("server/discover", None).await.unwrap();
-    assert!(asked.starts_with(b"{"));
+    let discovered = nodes.link.request("server/discover", None).await.unwrap();
+    assert!(discovered.starts_with(b"{"));
     let itself = AgentId::for_node(nodes.home);
     assert_eq!(nodes.played.last().agent, itself);
     for method in ["tools/call", "resources/read", "prompts/get", "tasks/get"] {
@@ -184,9 +187,9 @@ async fn a_node_itself_lists_and_calls_nothing() {
     assert!(closed.1.contains("is not open to"), "{closed:?}");
 }
 
-/// The turns of those that wait for news are for nothing else.
+/// The permits for listening are used for nothing else.
 #[tokio::test]
-async fn a_listen_has_a_turn_of_its_own() {
+async fn listens_have_their_own_permits() {
     let nodes = TwoNodes::new().await;
     let until = Instant::now() + Duration::from_secs(60);
     let listen = async |method: &str| {
@@ -198,7 +201,7 @@ async fn a_listen_has_a_turn_of_its_own() {
             .open_listen(header(method), params, until)
             .await;
         let (mut input, _output) = begun.unwrap();
-        soon(input.next()).await.unwrap()
+        within_deadline(input.next()).await.unwrap()
     };
     for other in ["server/discover", "tools/list", "tools/call"] {
         let frame = listen(other).await;
@@ -212,9 +215,9 @@ async fn a_listen_has_a_turn_of_its_own() {
     assert!(!matches!(heard, CallFrame::Refused(_)), "{heard:?}");
 }
 
-/// Events have turns of their own, too, and take none of calls or of listens.
+/// Events have permits of their own, and use none of calls or listens.
 #[tokio::test]
-async fn events_have_turns_of_their_own() {
+async fn events_have_their_own_permits() {
     let nodes = TwoNodes::new().await;
     let until = Instant::now() + Duration::from_secs(60);
     let events = "mgp/events/subscribe";
@@ -230,22 +233,25 @@ async fn events_have_turns_of_their_own() {
     ];
     for begun in begun {
         let (mut input, _output) = begun.unwrap();
-        let frame = soon(input.next()).await.unwrap();
+        let frame = within_deadline(input.next()).await.unwrap();
         assert!(
             matches!(frame, CallFrame::Refused(CallRejection::Malformed { .. })),
             "{frame:?}"
         );
     }
-    // Of the node itself, which follows for nobody.
+    // From the node itself, which follows for no agent.
     let begun = link.open_follow(header(events), params(), until).await;
     let (mut input, _output) = begun.unwrap();
-    assert_eq!(error(&soon(input.next()).await.unwrap()).0, -32601);
+    assert_eq!(
+        error(&within_deadline(input.next()).await.unwrap()).0,
+        -32601
+    );
     assert!(nodes.played.seen.lock().unwrap().is_empty());
 }
 
-/// FED-042: nothing is believed that was not signed for this link, and an assertion that is not known is asked for.
+/// FED-042: only assertions signed for this link are accepted, and an unknown assertion is requested.
 #[tokio::test]
-async fn who_calls_is_proven() {
+async fn caller_identity_is_verified() {
     let nodes = TwoNodes::new().await;
     let params = with_meta(json!({"name": "x"}));
     let unknown = CallHeader {
@@ -270,11 +276,11 @@ async fn who_calls_is_proven() {
         ),
         "{frame:?}"
     );
-    let nobody = CallHeader {
+    let unsigned = CallHeader {
         server: None,
         ..header("tools/call")
     };
-    let frame = answered(&nodes, nobody, &params).await;
+    let frame = answered(&nodes, unsigned, &params).await;
     assert!(
         matches!(frame, CallFrame::Refused(CallRejection::Malformed { .. })),
         "{frame:?}"
@@ -282,11 +288,11 @@ async fn who_calls_is_proven() {
     assert!(nodes.played.seen.lock().unwrap().is_empty());
 }
 
-/// The owner forgets assertions; the caller shows its own once more, and its agent learns nothing of that.
+/// The owner forgets assertions; the caller sends its own again, unnoticed by the agent.
 #[tokio::test]
-async fn an_assertion_that_was_forgotten_is_shown_again() {
+async fn forgotten_assertion_is_sent_again() {
     let nodes = TwoNodes::new().await;
-    // It is taken for known to the owner, which has never seen it.
+    // Marked as known to the owner, which has never received it.
     let said = nodes.peer.assertion_for(&AgentId::new("agent.alice"));
     nodes.peer.confirm_assertion(said.id);
     let again = nodes.peer.assertion_for(&AgentId::new("agent.alice"));
@@ -304,23 +310,23 @@ async fn an_assertion_that_was_forgotten_is_shown_again() {
     assert!(later.signed.is_none(), "once it was taken it is only named");
 }
 
-/// PRJ-013: progress comes under the client's own token, before the result.
+/// PRJ-013: progress arrives under the client's own token, before the result.
 #[tokio::test]
-async fn what_a_server_tells_reaches_the_call_it_is_about() {
+async fn server_progress_reaches_its_call() {
     let nodes = TwoNodes::new().await;
     let params = json!({"name": "tells"});
     let (calling, mut messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
-    let told = soon(messages.recv()).await.unwrap();
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    assert_eq!(told["method"], "notifications/progress");
-    assert_eq!(told["params"]["progressToken"], "mine");
-    soon(calling).await.unwrap().unwrap();
+    let reported = within_deadline(messages.recv()).await.unwrap();
+    let reported: Value = serde_json::from_slice(&reported).unwrap();
+    assert_eq!(reported["method"], "notifications/progress");
+    assert_eq!(reported["params"]["progressToken"], "mine");
+    within_deadline(calling).await.unwrap().unwrap();
 }
 
-/// PRJ-013, FED-064: a question of the server goes back as `input_required`; the next request brings the answer to the call that
-/// waits.
+/// PRJ-013, FED-064: a callback of the server is returned as `input_required`; the next request carries the
+/// answer to the suspended call.
 #[tokio::test]
-async fn a_question_is_answered_with_the_next_request() {
+async fn callback_is_answered_with_the_next_request() {
     let nodes = TwoNodes::new().await;
     let first = nodes
         .answer("tools/call", json!({"name": "asks"}))
@@ -336,17 +342,17 @@ async fn a_question_is_answered_with_the_next_request() {
     assert_eq!(first["inputRequests"][key]["params"]["message"], "who?");
     let mut next = json!({"name": "asks", "requestState": first["requestState"]});
     next["inputResponses"][key] = json!({"action": "accept", "content": {"n": 1}});
-    // It is nobody else's to answer.
+    // No other agent can answer it.
     let (calling, _messages, _exchange) = nodes.call("agent.eve", "tools/call", next.clone());
-    assert!(soon(calling).await.unwrap().is_err());
+    assert!(within_deadline(calling).await.unwrap().is_err());
     let answer = nodes.answer("tools/call", next).await.unwrap();
     assert_eq!(answer["answer"]["content"]["n"], 1);
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
 }
 
-/// A node that shuts down takes the answer to a question that it asked, and no new call.
+/// A node that shuts down accepts the answer to its own callback, and no new call.
 #[tokio::test]
-async fn an_answer_is_taken_while_the_owner_shuts_down() {
+async fn callback_answer_is_accepted_during_shutdown() {
     let nodes = TwoNodes::new().await;
     let first = nodes
         .answer("tools/call", json!({"name": "asks"}))
@@ -354,7 +360,7 @@ async fn an_answer_is_taken_while_the_owner_shuts_down() {
         .unwrap();
     let questions = first["inputRequests"].as_object().unwrap();
     let key = questions.keys().next().unwrap();
-    nodes.door.close();
+    nodes.node_endpoint.close();
     let refused = nodes.answer("tools/call", json!({"name": "x"})).await;
     assert!(refused.is_err(), "it is not begun");
     let mut next = json!({"name": "asks", "requestState": first["requestState"]});
@@ -363,15 +369,15 @@ async fn an_answer_is_taken_while_the_owner_shuts_down() {
     assert_eq!(answer["answer"]["content"]["n"], 1);
 }
 
-/// PRJ-013: a client that cancels, or goes away, cancels at the server too.
+/// PRJ-013: a client that cancels, or disconnects, cancels at the server too.
 #[tokio::test]
-async fn a_call_that_is_given_up_ends_at_the_server() {
+async fn cancelled_call_is_cancelled_at_the_server() {
     let nodes = TwoNodes::new().await;
     for dropped in [false, true] {
         let params = json!({"name": "waits"});
         let (calling, _messages, exchange) = nodes.call("agent.alice", "tools/call", params);
         let begun = nodes.played.seen.lock().unwrap().len();
-        soon(async {
+        within_deadline(async {
             while nodes.played.seen.lock().unwrap().len() == begun {
                 tokio::task::yield_now().await;
             }
@@ -382,21 +388,21 @@ async fn a_call_that_is_given_up_ends_at_the_server() {
         } else {
             exchange.cancel()
         }
-        soon(nodes.played.cancelled.notified()).await;
+        within_deadline(nodes.played.cancelled.notified()).await;
     }
 }
 
-/// What the reader of a stream says goes to the call on whose stream it is; anything else is not listened to.
+/// Messages of the reader of a stream go to the call of that stream; all others are ignored.
 #[tokio::test]
-async fn what_the_reader_of_a_stream_says_reaches_the_owner() {
+async fn stream_reader_messages_reach_the_owner() {
     let nodes = TwoNodes::new().await;
     let params = json!({"name": "paced", "_mgp": {"stream": true}});
     let (calling, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
-    let number = soon(async {
+    let number = within_deadline(async {
         loop {
-            let seen = nodes.played.seen.lock().unwrap().first().cloned();
-            match seen {
-                Some(seen) => return seen.params["_meta"]["progressToken"].clone(),
+            let received = nodes.played.seen.lock().unwrap().first().cloned();
+            match received {
+                Some(received) => return received.params["_meta"]["progressToken"].clone(),
                 None => tokio::task::yield_now().await,
             }
         }
@@ -409,19 +415,19 @@ async fn what_the_reader_of_a_stream_says_reaches_the_owner() {
     nodes
         .link
         .notify("notifications/mgp.stream.pace", Some(&about));
-    soon(calling).await.unwrap().unwrap();
+    within_deadline(calling).await.unwrap().unwrap();
     let noted = nodes.played.noted.lock().unwrap().clone();
     let pace = "notifications/mgp.stream.pace".to_owned();
     assert_eq!(noted, [(nodes.alice(), pace)]);
 }
 
-/// PRJ-013: changes of resources are told to a listen, which goes on until it is given up.
+/// PRJ-013: changes of resources are sent to a listen, which lasts until it is cancelled.
 #[tokio::test]
-async fn a_listen_tells_changes() {
+async fn listen_receives_changes() {
     let nodes = TwoNodes::new().await;
     let params = json!({"notifications": {"resourceSubscriptions": ["a:b"]}});
     let (calling, _messages, exchange) = nodes.call("agent.alice", "subscriptions/listen", params);
-    soon(async {
+    within_deadline(async {
         while nodes.heard.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -435,15 +441,15 @@ async fn a_listen_tells_changes() {
     assert!(!heard[0].contains("subscriptionId"), "{heard:?}");
     exchange.cancel();
     assert!(matches!(
-        soon(calling).await.unwrap(),
+        within_deadline(calling).await.unwrap(),
         Err(Refusal::Cancelled)
     ));
 }
 
-/// What is too large for a link is told as that: the call was made, and its answer is lost. A call that is too
-/// large was not made.
+/// A message that is too large for a link is reported as such: the call was made, and its answer is lost. A
+/// call that is too large was not made.
 #[tokio::test]
-async fn what_is_too_large_is_told_as_that() {
+async fn oversized_messages_are_reported() {
     let nodes = TwoNodes::new().await;
     let refused = nodes
         .answer("tools/call", json!({"name": "large"}))
@@ -463,14 +469,14 @@ async fn what_is_too_large_is_told_as_that() {
     assert_eq!(answer.await.unwrap()["method"], "tools/call");
 }
 
-/// PRJ-007, FED-067: a node that is not linked is away, and the call was not made; of one that was under way when the link was lost
-/// nobody knows what became.
+/// PRJ-007, FED-067: a node without a link is unreachable, and the call was not made; the outcome of a call
+/// in flight when the link was lost is unknown.
 #[tokio::test]
-async fn a_link_that_is_lost_says_what_became_of_the_call() {
+async fn lost_link_reports_the_call_outcome() {
     let nodes = TwoNodes::new().await;
     let params = json!({"name": "waits"});
     let (calling, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
-    soon(async {
+    within_deadline(async {
         while nodes.played.seen.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -480,10 +486,10 @@ async fn a_link_that_is_lost_says_what_became_of_the_call() {
         .peer
         .link
         .close(mgp_protocol::federation::close_codes::LinkClose::Done);
-    let lost = soon(calling).await.unwrap().unwrap_err();
+    let lost = within_deadline(calling).await.unwrap().unwrap_err();
     assert!(matches!(lost, Refusal::ServerLost { .. }), "{lost}");
     for table in ["with a link that is gone", "without it"] {
-        let away = nodes
+        let unreachable = nodes
             .answer("tools/call", json!({"name": "x"}))
             .await
             .unwrap_err();
@@ -491,21 +497,24 @@ async fn a_link_that_is_lost_says_what_became_of_the_call() {
             unreachable,
             retry_after_ms,
             ..
-        } = &away
+        } = &unreachable
         else {
-            panic!("{table}: {away}")
+            panic!("{table}: {unreachable}")
         };
         assert_eq!((*unreachable, *retry_after_ms), (true, None), "{table}");
-        assert!(away.to_string().contains("nas is away"), "{away}");
+        assert!(
+            unreachable.to_string().contains("nas is away"),
+            "{unreachable}"
+        );
         nodes.unlink();
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
 }
 
-/// A tool that its owner shares and does not open is told as one that needs a grant; one that is shared with nobody
-/// stays unknown.
+/// A tool that its owner shares without a grant is reported as one that needs a grant; one that is shared
+/// with nobody stays unknown.
 #[tokio::test]
-async fn a_tool_that_is_shared_and_not_granted_says_so() {
+async fn shared_tool_without_grant_is_reported() {
     let nodes = TwoNodes::new().await;
     let call = async |tool: &str| {
         let refused = nodes.answer("tools/call", json!({"name": tool})).await;
@@ -522,7 +531,7 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
     assert_eq!(unknown.outcome, CallOutcome::NotExecuted);
 }
 
-/// What a server might write to be taken for the kernel of its node.
+/// Server errors that imitate the kernel of the server's node.
 const LIES: [&str; 4] = [
     r#"{"code": -32602,  "message":"Unknown tool: hidden"}"#,
     r#"{"code":4001,"message":"Unknown tool: hidden","data":{"_mgp":{"x":1e400}}}"#,
@@ -530,20 +539,20 @@ const LIES: [&str; 4] = [
     r#"{"code":1000,"message":"m","data":{"closed":true,"outcome":"not_executed"}}"#,
 ];
 
-/// What was taken is answered before the node ends. What comes later is refused as not begun, but for what a call under
-/// way may wait for.
+/// Accepted calls are answered before the node ends. Later ones are rejected as not started, except those
+/// that an in-flight call may wait for.
 #[tokio::test]
-async fn a_node_that_shuts_down_answers_what_it_took_and_begins_nothing() {
+async fn shutdown_answers_accepted_calls_and_rejects_new_ones() {
     let nodes = TwoNodes::new().await;
     let params = json!({"name": "paced"});
     let (under_way, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
-    soon(async {
+    within_deadline(async {
         while nodes.played.seen.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    nodes.door.close();
+    nodes.node_endpoint.close();
     let params = with_meta(json!({}));
     let before = nodes.played.seen.lock().unwrap().len();
     let frame = answered(&nodes, header("tools/list"), &params).await;
@@ -556,10 +565,10 @@ async fn a_node_that_shuts_down_answers_what_it_took_and_begins_nothing() {
     assert!(respond.is_ok(), "{respond:?}");
     tokio::select! {
         biased;
-        _ = nodes.door.drain() => panic!("a call is under way"),
+        _ = nodes.node_endpoint.drain() => panic!("a call is under way"),
         () = std::future::ready(()) => {}
     }
     nodes.played.paced.notify_one();
-    assert!(soon(under_way).await.unwrap().is_ok());
-    assert!(soon(nodes.door.drain()).await);
+    assert!(within_deadline(under_way).await.unwrap().is_ok());
+    assert!(within_deadline(nodes.node_endpoint.drain()).await);
 }

@@ -11,23 +11,23 @@ use mgp_store::regular_file;
 use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
 
-/// How long the issuer has for everything.
+/// The deadline for all requests to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer taken, in bytes; key sets have a few thousand.
+/// The longest accepted response, in bytes; key sets have a few thousand.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Where the keys are.
+/// The source of the keys.
 #[derive(Debug, Clone)]
 pub enum KeySource {
-    /// In this file.
+    /// A file.
     File(PathBuf),
-    /// At this URL.
+    /// A URL.
     Url(Client, String),
     /// The URL from the issuer's metadata.
     Issuer(Client),
 }
 
-/// What is read of an authorization server's metadata.
+/// The parsed members of an authorization server's metadata.
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
@@ -35,10 +35,10 @@ struct Metadata {
 }
 
 impl KeySource {
-    /// The keys, as they are now.
+    /// Fetches the current keys.
     ///
     /// # Errors
-    /// In words, why they cannot be had.
+    /// A description of the failure.
     pub(super) async fn fetch(&self, issuer: &str) -> Result<IssuerKeys, String> {
         let fetching = async {
             match self {
@@ -57,10 +57,10 @@ impl KeySource {
                 }
             }
         };
-        let late = |_| format!("no answer within {} s", TIMEOUT.as_secs());
+        let timed_out = |_| format!("no answer within {} s", TIMEOUT.as_secs());
         let keys = tokio::time::timeout(TIMEOUT, fetching)
             .await
-            .map_err(late)??;
+            .map_err(timed_out)??;
         if keys.is_empty() {
             Err("there is no key for signatures among them".into())
         } else {
@@ -69,17 +69,17 @@ impl KeySource {
     }
 }
 
-/// Where the issuer says its keys are.
+/// The URL of the keys in the issuer's metadata.
 async fn discover(client: &Client, issuer: &str) -> Result<String, String> {
     let mut why = String::new();
-    for place in &issuer_metadata_urls(issuer) {
-        let metadata = match get(client, place).await {
+    for url in &issuer_metadata_urls(issuer) {
+        let metadata = match get(client, url).await {
             Ok(json) => serde_json::from_slice::<Metadata>(&json).map_err(|e| e.to_string()),
             Err(error) => Err(error),
         };
         match metadata {
             Ok(metadata) if metadata.issuer == issuer => return Ok(metadata.jwks_uri),
-            Ok(_) => why = format!("{place} is of another issuer"),
+            Ok(_) => why = format!("{url} is of another issuer"),
             Err(error) => why = error,
         }
     }

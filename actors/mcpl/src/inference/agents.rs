@@ -172,7 +172,8 @@ impl SharedInference {
             })?;
         let params = sampling_params(job, max_tokens)?;
         let call = client.new_kernel_call();
-        let asking = Agent::ask(&client, &call, None, CreateMessage::METHOD, Some(&params));
+        let asking =
+            Agent::send_callback(&client, &call, None, CreateMessage::METHOD, Some(&params));
         let deadline = job.active_rules.rules.agent_timeout;
         let answered = tokio::time::timeout(deadline, asking).await;
         let answer = to_answer(answered.unwrap_or(Err(CallbackError::TimedOut(deadline))))?;

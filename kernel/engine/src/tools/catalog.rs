@@ -38,12 +38,12 @@ use view_content::ViewContent;
 pub use claims::{Availability, ClaimOutcome, NameClaim, NamedItem};
 pub use filtered_list::FilteredList;
 #[cfg(test)]
-pub(crate) use item::{BadItem, CatalogResource, DEFINITION_MAX};
+pub(crate) use item::{BadItem, DEFINITION_MAX};
 pub use item::{CatalogPrompt, CatalogTool};
 pub(crate) use item::{NAME_MAX, ResourceTemplate};
 pub use list::Paging;
 #[cfg(test)]
-pub(crate) use offer::{ITEMS_MAX, LIST_MAX, RejectedItem, TEMPLATES_MAX};
+pub(crate) use offer::{ITEMS_MAX, TEMPLATES_MAX};
 pub use offer::{OfferCounts, ServerOffer};
 pub(crate) use view::Readers;
 pub use view::{CatalogView, ListForm, ListKind};

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::Language;
 
 /// The default limit of code bytes, from the example of MGP §7.3.
-pub const DEFAULT_CODE_BYTES: usize = 10_000;
+pub(super) const DEFAULT_CODE_BYTES: usize = 10_000;
 /// Imports that are always blocked.
-pub const BLOCKED_IMPORTS: [&str; 4] = ["subprocess", "shutil", "socket", "ctypes"];
+pub(super) const BLOCKED_IMPORTS: [&str; 4] = ["subprocess", "shutil", "socket", "ctypes"];
 /// Patterns that are always blocked.
-pub const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
+pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 /// Imports that are allowed when a server declares none.
 pub const ALLOWED_IMPORTS: [&str; 6] = ["asyncio", "json", "httpx", "os", "datetime", "typing"];
 

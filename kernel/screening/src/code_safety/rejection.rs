@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::policy::CodePolicy;
 
 /// The most findings in one rejection. The first ones are enough to fix the code; the others are counted.
-pub const MAX_FINDINGS: usize = 50;
+pub(super) const MAX_FINDINGS: usize = 50;
 
 /// The most bytes of a construct that are returned to the caller.
 const MAX_CONSTRUCT: usize = 120;

@@ -14,22 +14,22 @@ use mgp_sync::Charge;
 
 use crate::in_flight_call::InFlightCall;
 
-/// What a chunk costs beside its text, so that many small ones are counted too.
+/// The cost of a chunk beside its text, so that many small ones are counted too.
 const CHUNK_OVERHEAD: usize = 256;
 
 /// A chunk as its server sent it.
 #[derive(Debug)]
 pub struct StreamChunk {
     params: Bytes,
-    /// Where in `params` the id of the request stands.
+    /// The range of the request id in `params`.
     id: Range<usize>,
-    /// Where its content does.
+    /// The range of the content in `params`.
     content: Option<Range<usize>>,
     _charges: (Option<Charge>, Charge),
 }
 
 impl StreamChunk {
-    /// Bytes it counts for.
+    /// The bytes that a chunk with these params counts for.
     pub(super) fn weight(params: &str) -> u64 {
         (params.len() + CHUNK_OVERHEAD) as u64
     }
@@ -45,7 +45,7 @@ impl StreamChunk {
         }
     }
 
-    /// The same, held for a reader that asks again.
+    /// A copy with another charge, stored for a reader that asks for it again.
     pub(super) fn with_charge(&self, charge: Charge) -> Self {
         Self {
             params: self.params.clone(),
@@ -68,17 +68,17 @@ impl StreamChunk {
     }
 }
 
-/// How a reader is given chunks.
+/// The form in which a reader receives chunks.
 #[derive(Clone, Debug)]
 pub enum ChunkForm {
     /// As `notifications/mgp.stream.chunk`.
     Chunk,
-    /// As `notifications/progress` with a message, under the token that its first request had.
+    /// As `notifications/progress` with a message, under the token of the reader's first request.
     Progress(Box<str>),
 }
 
 impl ChunkForm {
-    /// The frame for the reader; `None` when it has no word for it.
+    /// Renders the frame for the reader; `None` when the form cannot express the chunk.
     pub(super) fn render(&self, call: &InFlightCall, chunk: &StreamChunk) -> Option<Vec<u8>> {
         match self {
             Self::Chunk => Some(render_with_id(chunk, call.request_id()?.as_json())),
@@ -86,9 +86,10 @@ impl ChunkForm {
                 let token = call.progress_token(first.clone())?;
                 let text = stream::chunk_text(chunk.content()?)?;
                 let message = quote(&text);
-                let done = call.progress().next_chunk();
-                let params =
-                    format!(r#"{{"progressToken":{token},"progress":{done},"message":{message}}}"#);
+                let progress = call.progress().next_chunk();
+                let params = format!(
+                    r#"{{"progressToken":{token},"progress":{progress},"message":{message}}}"#
+                );
                 Some(jsonrpc::notification(
                     "notifications/progress",
                     Some(&params),
@@ -98,7 +99,7 @@ impl ChunkForm {
     }
 }
 
-/// A chunk under its reader's own id; all else stays to the byte.
+/// Renders a chunk under the reader's own request id; all else stays byte-identical.
 fn render_with_id(chunk: &StreamChunk, id: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(96 + chunk.params.len() + id.len());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
@@ -111,19 +112,19 @@ fn render_with_id(chunk: &StreamChunk, id: &str) -> Vec<u8> {
     out
 }
 
-/// What there was of a result when its call was cancelled, as JSON text.
+/// The partial result of a cancelled call, as JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartialResult(pub Box<str>);
 
 impl PartialResult {
-    /// Nothing is known of the result.
+    /// A partial result without any content.
     #[must_use]
     pub fn unknown() -> Self {
         Self(r#"{"content":[]}"#.into())
     }
 
-    /// The contents of these chunks, neighbouring texts as one. When the beginning is no longer there, it
-    /// says with which chunk it begins.
+    /// Joins the contents of these chunks, adjacent texts as one. When the first chunks are no longer
+    /// stored, it names the first one that is.
     pub(super) fn from_chunks(chunks: &BTreeMap<u64, &Arc<StreamChunk>>) -> Self {
         let mut contents: Vec<String> = Vec::new();
         let mut text = String::new();

@@ -11,7 +11,7 @@ use super::*;
 use crate::agent::supervisor::AgentsActor;
 use crate::in_flight_call::ReplyPath;
 
-/// A stream to a reader on a line.
+/// A stream to a reader on a line connection.
 struct Scene {
     stream: CallStreamHandle,
     call: Arc<InFlightCall>,
@@ -25,7 +25,7 @@ impl Scene {
         Self::queueing(QueueLimits::default(), form, pipe).await
     }
 
-    /// The same with a reader whose queue has these bounds.
+    /// A stream to a reader whose queue has these bounds.
     async fn queueing(limits: QueueLimits, form: ChunkForm, pipe: usize) -> Self {
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
         let (sink, out) = lines::line_channel(limits);
@@ -35,12 +35,12 @@ impl Scene {
         });
         let id = RequestId::from_json(r#""a-7""#).unwrap();
         let call = InFlightCall::with_id(id, ReplyPath::Line(sink));
-        let room = Arc::new(StreamBudgets::default()).for_agent(&AgentId::new(AgentId::LOCAL));
+        let budget = Arc::new(StreamBudgets::default()).for_agent(&AgentId::new(AgentId::LOCAL));
         let cell = agents.get_cell();
-        let stream = CallStreamHandle::start(cell, &call, form, room).unwrap();
+        let stream = CallStreamHandle::start(cell, &call, form, budget).unwrap();
         let server: Arc<Mutex<Vec<_>>> = Arc::default();
-        let told = server.clone();
-        let sink = EventSink::new(move |notice| told.lock().unwrap().push(notice));
+        let notices = server.clone();
+        let sink = EventSink::new(move |notice| notices.lock().unwrap().push(notice));
         stream.begin(sink);
         Self {
             stream,
@@ -66,35 +66,35 @@ impl Scene {
         line.trim_end().to_owned()
     }
 
-    /// The indices of the next chunks that are read.
-    async fn indices(&mut self, many: usize) -> Vec<u64> {
+    /// Reads the indices of the next chunks.
+    async fn indices(&mut self, count: usize) -> Vec<u64> {
         let mut indices = Vec::new();
-        for _ in 0..many {
+        for _ in 0..count {
             let line: serde_json::Value = serde_json::from_str(&self.line().await).unwrap();
             indices.push(line["params"]["index"].as_u64().unwrap());
         }
         indices
     }
 
-    /// Waits until the server was told this last.
-    async fn told_last(&self, notice: CallStreamNotice) {
-        let told = || self.server.lock().unwrap().last() == Some(&notice);
+    /// Waits until this is the last notice sent to the server.
+    async fn wait_for_notice(&self, notice: CallStreamNotice) {
+        let is_last = || self.server.lock().unwrap().last() == Some(&notice);
         let waits = async {
-            while !told() {
+            while !is_last() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let heard = timeout(DEADLINE, waits).await;
-        assert!(heard.is_ok(), "{:?}", self.server.lock().unwrap());
+        let notified = timeout(DEADLINE, waits).await;
+        assert!(notified.is_ok(), "{:?}", self.server.lock().unwrap());
     }
 }
 
-/// For the tests with a paused clock: it is reached only where nothing else can happen any more.
+/// Deadline for tests with a paused clock: reached only when nothing else can happen.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// MGP-158: the reader's own id in the place of the kernel's, every other byte as the server sent it.
 #[tokio::test]
-async fn a_chunk_reaches_its_reader_under_its_own_id() {
+async fn chunk_carries_the_readers_request_id() {
     let mut it = Scene::new(ChunkForm::Chunk, 64 << 10).await;
     assert!(it.chunk(0, "a"));
     assert_eq!(
@@ -103,9 +103,9 @@ async fn a_chunk_reaches_its_reader_under_its_own_id() {
     );
 }
 
-/// A-33: one chunk, in the words of a plain client.
+/// A-33: a client without MGP reads a chunk as progress.
 #[tokio::test]
-async fn a_plain_client_reads_chunks_as_progress() {
+async fn plain_client_receives_chunks_as_progress() {
     let mut it = Scene::new(ChunkForm::Progress("\"t\"".into()), 64 << 10).await;
     assert!(it.chunk(0, "a") && it.chunk(1, "b"));
     for (number, text) in [(1, "a"), (2, "b")] {
@@ -120,9 +120,9 @@ fn jsonrpc_frame(method: &str, params: &str) -> String {
     String::from_utf8(frame).unwrap()
 }
 
-/// A reader that sleeps: nobody waits for it, what is held has a bound, and its server is told.
+/// A reader that does not read blocks nobody; the buffer is bounded, and the server is notified.
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_reader_holds_half_a_megabyte_and_delays_nobody() {
+async fn sleeping_reader_buffers_half_a_megabyte_and_blocks_nobody() {
     let mut it = Scene::new(ChunkForm::Chunk, 1 << 10).await;
     let text = "x".repeat(1 << 10);
     let mut lost = 0;
@@ -133,38 +133,38 @@ async fn a_sleeping_reader_holds_half_a_megabyte_and_delays_nobody() {
     assert!(it.stream.shared.waiting.in_use_amount() <= BUFFERED_BYTES_MAX as u64);
     assert!(lost > 1000, "{lost}");
     it.stream.finish().await;
-    let told = it.server.lock().unwrap().clone();
+    let notices = it.server.lock().unwrap().clone();
     assert!(
         matches!(
-            told[..],
+            notices[..],
             [CallStreamNotice::Pace(1..), CallStreamNotice::Pace(0)]
         ),
-        "{told:?}"
+        "{notices:?}"
     );
     let first = it.line().await;
     assert!(first.contains(r#""index":0,"#), "{first}");
 }
 
-/// Later drafts, 12.8: a server that paused goes on when its reader did, also where nothing waits any more
-/// but all is on its way.
+/// Later drafts, 12.8: a paused server resumes when its reader did, even if nothing is buffered and all
+/// chunks are in delivery.
 #[tokio::test(start_paused = true)]
-async fn a_paused_server_is_told_to_go_on_when_all_was_read() {
+async fn paused_server_is_resumed_when_all_was_read() {
     let mut it = Scene::new(ChunkForm::Chunk, 1 << 10).await;
     let text = "x".repeat(120 << 10);
     for index in 0..4 {
         assert!(it.chunk(index, &text));
     }
-    it.told_last(CallStreamNotice::Pace(0)).await;
+    it.wait_for_notice(CallStreamNotice::Pace(0)).await;
     assert_eq!(it.indices(4).await, [0, 1, 2, 3]);
     let unpaced = mgp_protocol::mgp::stream::UNPACED;
-    it.told_last(CallStreamNotice::Pace(unpaced)).await;
+    it.wait_for_notice(CallStreamNotice::Pace(unpaced)).await;
     assert!(it.chunk(4, "on"));
     assert_eq!(it.indices(1).await, [4]);
 }
 
-/// A reader that set a pace of its own, and was behind, gets what waits as it reads.
+/// A reader that set its own pace, and is behind, gets the buffered chunks as it reads.
 #[tokio::test(start_paused = true)]
-async fn a_reader_with_a_pace_gets_all_that_waits() {
+async fn reader_with_a_pace_gets_all_buffered_chunks() {
     let mut it = Scene::new(ChunkForm::Chunk, 1 << 10).await;
     it.stream.set_pace(100_000);
     for index in 0..200 {
@@ -173,9 +173,9 @@ async fn a_reader_with_a_pace_gets_all_that_waits() {
     assert_eq!(it.indices(200).await, (0..200).collect::<Vec<_>>());
 }
 
-/// MGP-159: chunks that a full queue refused come later, in the order of their index.
+/// MGP-159: chunks that did not fit into a full queue are sent later, in the order of their index.
 #[tokio::test(start_paused = true)]
-async fn chunks_that_find_no_room_keep_their_order() {
+async fn chunks_rejected_by_a_full_queue_keep_their_order() {
     let limits = QueueLimits {
         frames: 2,
         ..QueueLimits::default()
@@ -188,9 +188,9 @@ async fn chunks_that_find_no_room_keep_their_order() {
     assert_eq!(it.indices(7).await, [0, 1, 2, 3, 4, 5, 6]);
 }
 
-/// A chunk has room as soon as those before it were read.
+/// A chunk is accepted as soon as those before it were read.
 #[tokio::test(start_paused = true)]
-async fn what_was_read_leaves_room_for_a_large_chunk() {
+async fn reading_frees_capacity_for_a_large_chunk() {
     let mut it = Scene::new(ChunkForm::Chunk, 1 << 20).await;
     assert!(it.chunk(0, &"x".repeat(200 << 10)));
     it.indices(1).await;
@@ -198,9 +198,9 @@ async fn what_was_read_leaves_room_for_a_large_chunk() {
     assert_eq!(it.indices(1).await, [1]);
 }
 
-/// Later drafts, 12.9: what is kept comes again.
+/// Later drafts, 12.9: a stored chunk is sent again.
 #[tokio::test]
-async fn a_missed_chunk_comes_again() {
+async fn missing_chunk_is_sent_again() {
     let mut it = Scene::new(ChunkForm::Chunk, 64 << 10).await;
     assert!(it.chunk(0, "a"));
     let first = it.line().await;
@@ -210,24 +210,24 @@ async fn a_missed_chunk_comes_again() {
     assert_eq!(&*so_far.0, r#"{"content":[{"type":"text","text":"a"}]}"#);
 }
 
-/// What has ended is freed, with all it held.
+/// A stopped stream frees all its memory.
 #[tokio::test]
-async fn a_stream_that_was_stopped_leaves_nothing() {
+async fn stopped_stream_frees_its_memory() {
     let mut it = Scene::new(ChunkForm::Chunk, 64 << 10).await;
     assert!(it.chunk(0, "a"));
     it.line().await;
     it.stream.finish().await;
     it.stream.stop();
     let call = Arc::downgrade(&it.call);
-    let room = Arc::downgrade(&it.stream.shared.budget);
+    let budget = Arc::downgrade(&it.stream.shared.budget);
     let agents = it.agents.clone();
     drop(it);
     for _ in 0..1000 {
-        if call.strong_count() + room.strong_count() == 0 {
+        if call.strong_count() + budget.strong_count() == 0 {
             break;
         }
         tokio::task::yield_now().await;
     }
-    assert_eq!((call.strong_count(), room.strong_count()), (0, 0));
+    assert_eq!((call.strong_count(), budget.strong_count()), (0, 0));
     agents.stop(None);
 }

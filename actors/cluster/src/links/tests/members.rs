@@ -1,4 +1,4 @@
-//! What is known of members, and what is told.
+//! Tests of membership and of messages to members.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
 
 use super::super::LinksEvent;
 use super::super::live_link::UNHANDLED_MAX;
-use super::scene::{LinkNode, keys, pinned, soon, two};
+use super::scene::{LinkNode, keys, linked_pair, pinned, within_deadline};
 
 #[tokio::test]
-async fn two_nodes_link_and_what_is_told_arrives() {
-    let (a, mut b) = two().await;
+async fn linked_nodes_receive_each_others_messages() {
+    let (a, mut b) = linked_pair().await;
     let digest = Control::Index(IndexDigest {
         epoch: 1,
         version: 2,
         root: IndexRoot([3; 32]),
     });
     a.links.send(b.key.node_id(), digest.clone()).unwrap();
-    let told = |event| match event {
+    let is_message = |event| match event {
         LinksEvent::Control(node, message, _) => Some((node, message)),
         LinksEvent::Up(_)
         | LinksEvent::Down { .. }
@@ -32,9 +32,9 @@ async fn two_nodes_link_and_what_is_told_arrives() {
         | LinksEvent::Call(_)
         | LinksEvent::Pairing(_) => None,
     };
-    assert_eq!(b.event(told).await, (a.key.node_id(), digest));
-    // Membership and the clock find each other by themselves.
-    soon(async {
+    assert_eq!(b.event(is_message).await, (a.key.node_id(), digest));
+    // Membership and the clock are measured without further input.
+    within_deadline(async {
         loop {
             let status = a.links.status().await.unwrap();
             let linked = status[0].linked.unwrap();
@@ -50,22 +50,22 @@ async fn two_nodes_link_and_what_is_told_arrives() {
     .await;
 }
 
-/// A member that tells more than is heeded waits, and fills nobody's mailbox.
+/// A member that sends faster than its messages are handled waits, and fills no mailbox.
 #[tokio::test]
-async fn what_nobody_has_heeded_waits_at_its_link() {
-    let (a, mut b) = two().await;
+async fn unhandled_messages_wait_at_their_link() {
+    let (a, mut b) = linked_pair().await;
     let all = 2 * UNHANDLED_MAX + 1;
     for nonce in 0..all {
-        let asked = Control::Logs(LogsDigest {
+        let message = Control::Logs(LogsDigest {
             reason: LogsDigestReason::Ask,
             life: LifeId([1; 16]),
             nonce: Some(LogNonce([u8::try_from(nonce).unwrap(); 16])),
             lease_ms: None,
             heads: Vec::new(),
         });
-        a.links.send(b.key.node_id(), asked).unwrap();
+        a.links.send(b.key.node_id(), message).unwrap();
     }
-    let heard = |event| match event {
+    let is_handled = |event| match event {
         LinksEvent::Control(_, message, turn) => Some((message, turn)),
         LinksEvent::Up(_)
         | LinksEvent::Down { .. }
@@ -78,19 +78,19 @@ async fn what_nobody_has_heeded_waits_at_its_link() {
     };
     let mut waiting = Vec::new();
     for _ in 0..UNHANDLED_MAX {
-        waiting.push(b.event(heard).await);
+        waiting.push(b.event(is_handled).await);
     }
-    let beyond = tokio::time::timeout(Duration::from_millis(300), b.event(heard));
-    assert!(beyond.await.is_err(), "what comes next waits");
+    let timed_out = tokio::time::timeout(Duration::from_millis(300), b.event(is_handled));
+    assert!(timed_out.await.is_err(), "what comes next waits");
     drop(waiting);
     for _ in UNHANDLED_MAX..all {
-        b.event(heard).await;
+        b.event(is_handled).await;
     }
 }
 
-/// The second and the third know where the first is, and hear of each other from it.
+/// The second and the third node know the address of the first, and learn each other's from it.
 #[tokio::test]
-async fn a_member_tells_where_the_others_are() {
+async fn member_exchanges_addresses_of_others() {
     let [one, two, three] = keys();
     let mut one = LinkNode::start(&one).await;
     let mut two = LinkNode::start(&two).await;
@@ -102,7 +102,7 @@ async fn a_member_tells_where_the_others_are() {
         node.links.add_hint(one.key.node_id(), one.at);
     }
     for node in [&mut one, &mut two, &mut three] {
-        soon(async {
+        within_deadline(async {
             while node.links.linked_nodes().len() < 2 {
                 node.up().await;
             }
@@ -111,9 +111,9 @@ async fn a_member_tells_where_the_others_are() {
     }
 }
 
-/// FED-015: names are of places: which node is at which, is found out by its key.
+/// FED-015: names are addresses: the node at each is identified by its key.
 #[tokio::test]
-async fn configured_places_lead_to_the_nodes_that_are_there() {
+async fn configured_addresses_are_dialed_and_nodes_identified_by_key() {
     let [one, two, three] = keys();
     let mut one = LinkNode::start(&one).await;
     let (two, three) = (LinkNode::start(&two).await, LinkNode::start(&three).await);
@@ -122,7 +122,7 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
     let names = [&two, &three].map(|node| format!("localhost:{}", node.at.port()));
     let peers = pinned(&[&two.key, &three.key]);
     one.links.pin(peers, names.to_vec()).await.unwrap();
-    soon(async {
+    within_deadline(async {
         while one.links.linked_nodes().len() < 2 {
             one.up().await;
         }
@@ -130,10 +130,10 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
     .await;
 }
 
-/// FED-022: a node that is killed is missed within three seconds, and its link is lost at once.
+/// FED-022: a killed node is reported dead within three seconds, and its link is lost at once.
 #[tokio::test]
-async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
-    let (mut a, b) = two().await;
+async fn killed_node_is_detected_by_link_and_membership() {
+    let (mut a, b) = linked_pair().await;
     let node = b.key.node_id();
     let present = |event| matches!(event, LinksEvent::Present(_)).then_some(());
     a.event(present).await;
@@ -150,7 +150,7 @@ async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
         | LinksEvent::Pairing(_) => None,
     };
     assert_eq!(a.event(missing).await, node);
-    soon(async {
+    within_deadline(async {
         while !a.links.linked_nodes().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,14 +1,14 @@
-//! Who may have links.
+//! Tests of the nodes that may have links.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkGone, StreamFailure};
 
-use super::scene::{LinkNode, keys, soon, two};
+use super::scene::{LinkNode, keys, linked_pair, within_deadline};
 
-/// FED-020: who is taken out has no link when the change is acknowledged.
+/// FED-020: a removed node has no link when the change is acknowledged.
 #[tokio::test]
-async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
-    let (mut a, mut b) = two().await;
+async fn removed_node_is_disconnected_before_acknowledgement() {
+    let (mut a, mut b) = linked_pair().await;
     let link = a.links.link(b.key.node_id()).unwrap();
     let table = a.links.parts.table.load();
     a.pin(&[]).await;
@@ -17,8 +17,8 @@ async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
     let revoked = LinkGone(StreamFailure::LinkClosed(LinkClose::Revoked));
     assert_eq!(a.down().await, (b.key.node_id(), revoked.clone()));
     assert_eq!(b.down().await, (a.key.node_id(), revoked));
-    // It dials again, in vain, and says where to look.
-    soon(async {
+    // It dials again without success, and reports where to look.
+    within_deadline(async {
         loop {
             let status = b.links.status().await.unwrap();
             let trouble = status[0].problem.clone().unwrap_or_default();
@@ -32,26 +32,26 @@ async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
     assert!(a.links.linked_nodes().is_empty());
 }
 
-/// A member that comes back is dialed again.
+/// A node that is allowed again is dialed again.
 #[tokio::test]
-async fn a_node_that_is_pinned_again_is_linked_again() {
-    let (mut a, b) = two().await;
+async fn node_that_is_pinned_again_is_linked_again() {
+    let (mut a, b) = linked_pair().await;
     a.pin(&[]).await;
     assert_eq!(a.down().await.0, b.key.node_id());
     a.pin(&[&b.key]).await;
-    // Nothing is left of where it was: the other one dials.
+    // Its addresses are forgotten: the other node dials.
     a.up().await;
 }
 
-/// Nobody is linked whom nobody pinned.
+/// Only allowed nodes are linked.
 #[tokio::test]
-async fn a_stranger_gets_no_link() {
+async fn unknown_node_gets_no_link() {
     let [a, b] = keys();
     let (mut a, b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     b.pin(&[&a.key]).await;
     a.links.add_hint(b.key.node_id(), b.at);
     b.links.add_hint(a.key.node_id(), a.at);
-    soon(async {
+    within_deadline(async {
         while b.links.status().await.unwrap()[0].problem.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }

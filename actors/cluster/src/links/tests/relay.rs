@@ -1,4 +1,4 @@
-//! Nodes that reach each other through a third one alone.
+//! Tests of nodes that reach each other only through a third one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use mgp_protocol::federation::close_codes::LinkClose;
 
 use super::super::{LinkStatus, PeerLink};
-use super::scene::{LinkNode, keys, soon};
+use super::scene::{LinkNode, keys, within_deadline};
 
-/// A node for IPv4 alone, one for IPv6 alone, and one for both, each of which knows where the third one is. `relay`
-/// switches that one on.
+/// Creates a node for IPv4 only, one for IPv6 only, and one for both; the first two know the address of the
+/// third. `relay` enables relaying at the third.
 async fn apart(relay: bool) -> (LinkNode, LinkNode, LinkNode) {
     let [a, b, middle] = keys();
     let at = |ip: IpAddr| SocketAddr::new(ip, 0);
     let both = LinkNode::with_relay(&middle, at(Ipv6Addr::UNSPECIFIED.into()), 1, relay).await;
-    let a = LinkNode::with(&a, at(Ipv4Addr::LOCALHOST.into()), 1).await;
-    let b = LinkNode::with(&b, at(Ipv6Addr::LOCALHOST.into()), 1).await;
+    let a = LinkNode::with_instance(&a, at(Ipv4Addr::LOCALHOST.into()), 1).await;
+    let b = LinkNode::with_instance(&b, at(Ipv6Addr::LOCALHOST.into()), 1).await;
     for node in [&a, &b, &both] {
         node.pin(&[&a.key, &b.key, &both.key]).await;
     }
@@ -29,7 +29,7 @@ async fn apart(relay: bool) -> (LinkNode, LinkNode, LinkNode) {
     (a, b, both)
 }
 
-/// The link to the other one, once it is there.
+/// Waits for the link to the other node.
 async fn up(node: &mut LinkNode, other: &LinkNode) -> Arc<PeerLink> {
     loop {
         let link = node.up().await;
@@ -45,22 +45,22 @@ async fn status(node: &LinkNode, other: &LinkNode) -> LinkStatus {
     all.into_iter().find(|status| status.node == other).unwrap()
 }
 
-/// They link without an address of each other, say so, and go on looking for a direct way; both are there for
-/// membership. What the relay shows is the pair.
+/// They link without an address of each other, report the relay, and continue to try a direct path;
+/// membership considers both alive. The relay reports the pair.
 #[tokio::test]
-async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
+async fn nodes_that_reach_only_a_third_one_link_through_it() {
     let (mut a, mut b, both) = apart(true).await;
     let relay = Some(both.key.node_id());
     let of_a = up(&mut a, &b).await;
     let of_b = up(&mut b, &a).await;
     assert_eq!(of_a.link.relay(), relay);
     assert_eq!(of_b.link.relay(), relay);
-    soon(async {
+    within_deadline(async {
         loop {
             let status = status(&a, &b).await;
             let linked = status.linked.expect("it stays linked");
             assert_eq!((linked.address, linked.relay), (None, relay));
-            // The direct way was tried meanwhile.
+            // The direct path was tried meanwhile.
             if status.present && status.problem.is_some() {
                 return;
             }
@@ -77,13 +77,13 @@ async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
     assert_eq!(lost, [b.key.node_id(), both.key.node_id()]);
 }
 
-/// A node that was switched off passes nothing on, and the others say why they are not linked.
+/// A node with relaying disabled relays nothing, and the others report why they are not linked.
 #[tokio::test]
-async fn a_node_whose_relay_is_off_links_nobody() {
+async fn disabled_relay_links_no_nodes() {
     let (mut a, mut b, both) = apart(false).await;
     up(&mut a, &both).await;
     up(&mut b, &both).await;
-    soon(async {
+    within_deadline(async {
         loop {
             if status(&a, &b).await.problem.is_some() && status(&b, &a).await.problem.is_some() {
                 return;

@@ -1,4 +1,4 @@
-//! Nodes, and peers that do as they are told.
+//! Test nodes, and scripted peers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -22,8 +22,8 @@ use super::super::{
     LinkTimeouts, LinksActor, LinksEvent, LinksHandle, LinksStart, PeerLink, PinnedPeer,
 };
 
-/// What should happen at all happens within this time.
-pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
+/// Deadline for expected events.
+pub(crate) async fn within_deadline<T>(event: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(30), event).await;
     done.expect("it happens soon")
 }
@@ -68,14 +68,14 @@ pub(crate) fn pinned(keys: &[&NodeKey]) -> BTreeMap<NodeId, PinnedPeer> {
 
 impl LinkNode {
     pub(crate) async fn start(key: &NodeKey) -> Self {
-        Self::with(key, ANYWHERE, 1).await
+        Self::with_instance(key, ANYWHERE, 1).await
     }
 
-    pub(crate) async fn with(key: &NodeKey, listen: SocketAddr, life: u8) -> Self {
+    pub(crate) async fn with_instance(key: &NodeKey, listen: SocketAddr, life: u8) -> Self {
         Self::with_relay(key, listen, life, true).await
     }
 
-    /// One that passes packets on for others, or does not.
+    /// Creates a node that relays packets for others, or does not.
     pub(crate) async fn with_relay(
         key: &NodeKey,
         listen: SocketAddr,
@@ -99,7 +99,7 @@ impl LinkNode {
             relay,
         };
         let (links, cell) = LinksActor::start(start).await.unwrap();
-        let at = soon(links.open(listen)).await.unwrap();
+        let at = within_deadline(links.open(listen)).await.unwrap();
         Self {
             key: key.clone(),
             links,
@@ -113,9 +113,9 @@ impl LinkNode {
         self.links.pin(pinned(keys), Vec::new()).await.unwrap();
     }
 
-    /// The first of the next events that is looked for.
+    /// Waits for the first event that matches.
     pub(crate) async fn event<T>(&mut self, look: impl Fn(LinksEvent) -> Option<T>) -> T {
-        soon(async {
+        within_deadline(async {
             loop {
                 let event = self.events.recv().await.expect("the actor lives");
                 if let Some(found) = look(event) {
@@ -141,7 +141,7 @@ impl LinkNode {
         self.event(up).await
     }
 
-    /// Which node is lost, and why.
+    /// Waits for the next lost node, and the reason.
     pub(crate) async fn down(&mut self) -> (NodeId, mgp_transports::quic::LinkGone) {
         let down = |event| match event {
             LinksEvent::Down { node, why } => Some((node, why)),
@@ -158,8 +158,8 @@ impl LinkNode {
     }
 }
 
-/// Two nodes with a link, the smaller one first.
-pub(crate) async fn two() -> (LinkNode, LinkNode) {
+/// Creates two linked nodes, the smaller one first.
+pub(crate) async fn linked_pair() -> (LinkNode, LinkNode) {
     let [a, b] = keys();
     let (mut a, mut b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     a.pin(&[&b.key]).await;
@@ -210,10 +210,10 @@ impl BarePeer {
         let socket = UdpSocket::bind(ANYWHERE).unwrap();
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         endpoint.set_pinned_nodes(HashSet::from([knows.node_id()]));
-        let (taken, accepted) = mpsc::unbounded_channel();
+        let (sender, accepted) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(AcceptedPeer::Link(link)) = acceptor.next().await {
-                let _gone = taken.send(*link);
+                let _gone = sender.send(*link);
             }
         });
         let at = endpoint.address().unwrap();
@@ -225,12 +225,12 @@ impl BarePeer {
     }
 
     pub(crate) async fn accepted(&mut self) -> NewLink {
-        soon(self.accepted.recv()).await.unwrap()
+        within_deadline(self.accepted.recv()).await.unwrap()
     }
 
     pub(crate) async fn dial(&self, node: &LinkNode) -> NewLink {
         let at = node.at.to_string();
-        soon(self.endpoint.dial(node.key.node_id(), &at))
+        within_deadline(self.endpoint.dial(node.key.node_id(), &at))
             .await
             .unwrap()
     }

@@ -1,13 +1,13 @@
-//! The socket, and what happens when it or the actor breaks.
+//! Tests of the socket, and of failures of the socket and the actor.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use ractor::ActorStatus;
 
 use super::super::OpenError;
-use super::scene::{ANYWHERE, LinkNode, keys, soon, two};
+use super::scene::{ANYWHERE, LinkNode, keys, linked_pair, within_deadline};
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_said_and_nothing_is_open() {
+async fn address_in_use_is_reported() {
     let [a, b] = keys();
     let (a, b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     let failed = a.links.open(b.at).await.unwrap_err();
@@ -17,10 +17,10 @@ async fn an_address_that_is_taken_is_said_and_nothing_is_open() {
     assert!(a.links.open(ANYWHERE).await.is_ok());
 }
 
-/// A socket that breaks is opened again where it was, and its links come back.
+/// A broken socket is opened again at its address, and its links are restored.
 #[tokio::test]
-async fn a_socket_that_breaks_is_opened_again() {
-    let (mut a, mut b) = two().await;
+async fn broken_socket_is_opened_again() {
+    let (mut a, mut b) = linked_pair().await;
     a.links.endpoint().unwrap().close(LinkClose::Done);
     a.down().await;
     b.down().await;
@@ -30,10 +30,10 @@ async fn a_socket_that_breaks_is_opened_again() {
 }
 
 #[tokio::test]
-async fn after_a_failure_the_actor_goes_on_where_it_stopped() {
-    let (a, mut b) = two().await;
+async fn restarted_actor_restores_its_state() {
+    let (a, mut b) = linked_pair().await;
     a.links.mailbox.panic();
-    soon(async {
+    within_deadline(async {
         while a.cell.get_status() != ActorStatus::Stopped {
             tokio::task::yield_now().await;
         }
@@ -41,7 +41,7 @@ async fn after_a_failure_the_actor_goes_on_where_it_stopped() {
     .await;
     let _again = a.links.start().await.unwrap();
     b.up().await;
-    soon(async {
+    within_deadline(async {
         while a.links.linked_nodes() != [b.key.node_id()] {
             tokio::task::yield_now().await;
         }
@@ -50,14 +50,14 @@ async fn after_a_failure_the_actor_goes_on_where_it_stopped() {
     assert_eq!(a.links.address(), Some(a.at));
 }
 
-/// The same key in another life at the same place: found without a new hint.
+/// A restarted node at the same address is found without a new hint.
 #[tokio::test]
-async fn a_node_that_starts_again_is_linked_again() {
-    let (mut a, b) = two().await;
+async fn restarted_node_is_linked_again() {
+    let (mut a, b) = linked_pair().await;
     b.links.close(LinkClose::Done).await.unwrap();
     a.down().await;
     b.cell.stop(None);
-    let again = LinkNode::with(&b.key, b.at, 2).await;
+    let again = LinkNode::with_instance(&b.key, b.at, 2).await;
     again.pin(&[&a.key]).await;
     let link = a.up().await;
     assert_eq!(link.link.hello().life.0, [2; 16]);

@@ -1,4 +1,4 @@
-//! A node with a long log: its start, what it takes in memory, and what it sends.
+//! Tests of a node with a long log: its start, its memory, and its messages.
 
 use std::sync::Arc;
 
@@ -11,27 +11,24 @@ use super::*;
 
 const OPERATIONS: u64 = 10_000;
 
-/// Lets agent `a` use the server of another node, and takes it back; again and again.
+/// Repeatedly grants agent `a` the server of another node, and revokes it.
 fn granted_and_revoked(
     key: &NodeKey,
     cluster: Option<ClusterId>,
     at: NodeId,
 ) -> Vec<SignedOperation> {
-    let here = key.node_id();
+    let issuer = key.node_id();
     let mut previous = OperationId::START;
     let signed = (0..OPERATIONS).map(|sequence| {
         let id = GrantId((u128::from(sequence / 2) + 1).to_be_bytes());
         let mut change = LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id])));
         if sequence % 2 == 0 {
-            change = grant(0, here, at, Permission::Allow);
+            change = grant(0, issuer, at, Permission::Allow);
             if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
                 grant.id = id;
             }
         }
-        let place = LogPosition {
-            issuer: here,
-            sequence,
-        };
+        let place = LogPosition { issuer, sequence };
         let operation = Operation {
             cluster,
             place,
@@ -49,9 +46,9 @@ fn granted_and_revoked(
 }
 
 impl Scene {
-    async fn log_of(&self, n: u8, of: u8) -> (Vec<Arc<[u8]>>, usize) {
-        let issuer = self.node(of);
-        let handle = self.at(n);
+    async fn log_of(&self, n: u8, node: u8) -> (Vec<Arc<[u8]>>, usize) {
+        let issuer = self.node(node);
+        let handle = self.handle(n);
         let read = handle.read_logs(move |records| {
             let logs = records.unwrap().replica.logs();
             let entries = logs.entries_from(issuer, 0).map(|(_, entry)| entry);
@@ -60,18 +57,18 @@ impl Scene {
         read.await.unwrap()
     }
 
-    async fn explain(&self, n: u8, of: u8) -> Explanation {
-        let caller = self.node(of).agent(AgentId::new("agent.a"));
-        let handle = self.at(n);
+    async fn explain(&self, n: u8, node: u8) -> Explanation {
+        let caller = self.node(node).agent(AgentId::new("agent.a"));
+        let handle = self.handle(n);
         let explained = handle.explain(caller, ServerId::new("files"), None);
         explained.await.unwrap()
     }
 }
 
-/// MGP-082: a file of an earlier build opens as it is, and another node gets every entry of it to the byte.
+/// MGP-082: a file of an earlier build opens unchanged, and another node gets every entry byte-identical.
 #[tokio::test]
-async fn a_long_log_opens_takes_little_memory_and_reaches_others_whole() {
-    let mut scene = Scene::of(2).await;
+async fn long_log_opens_in_bounded_memory_and_is_replicated_whole() {
+    let mut scene = Scene::with_cluster(2).await;
     scene.share(0).await;
     scene.confirmed(1).await;
     let cluster = scene.view(0).cluster;
@@ -86,9 +83,9 @@ async fn a_long_log_opens_takes_little_memory_and_reaches_others_whole() {
     scene.start(1).await;
     assert_eq!(fs::read(&path).unwrap(), on_disk, "it stays as it is");
     let expected: Vec<Arc<[u8]>> = signed.iter().map(SignedOperation::entry_bytes).collect();
-    scene.together(1);
+    scene.link_all(1);
     scene
-        .until("all of it is known there", |scene| {
+        .wait_until("all of it is known there", |scene| {
             scene.view(1).is_confirmed
         })
         .await;
@@ -104,20 +101,22 @@ async fn a_long_log_opens_takes_little_memory_and_reaches_others_whole() {
         assert!(log.0 == expected, "node {n} has {} entries", log.0.len());
         assert!(log.1 < 6 << 20, "node {n}: {} bytes of memory", log.1);
     }
-    assert!(!scene.opens(0, 1));
+    assert!(!scene.is_granted(0, 1));
     let explained = scene.explain(0, 1).await;
     assert_eq!(explained.permission, Permission::Deny);
     // An explanation shows so many entries, and counts the rest.
-    let taken = |line: &&String| line.contains("taken back");
-    assert_eq!(explained.considered.iter().filter(taken).count(), 99);
+    let is_revoked = |line: &&String| line.contains("taken back");
+    assert_eq!(explained.considered.iter().filter(is_revoked).count(), 99);
     let more = "and 4901 more entries".to_owned();
     assert!(explained.considered.contains(&more));
     let again = grant(200, scene.node(1), scene.node(0), Permission::Allow);
     let made = scene.write(1, again).await.unwrap();
     assert_eq!(made.number, Some(OPERATIONS));
     scene
-        .until("the new grant is here", |scene| scene.opens(0, 1))
+        .wait_until("the new grant is here", |scene| scene.is_granted(0, 1))
         .await;
     scene.write(1, revoke(200)).await.unwrap();
-    scene.until("and its end", |scene| !scene.opens(0, 1)).await;
+    scene
+        .wait_until("and its end", |scene| !scene.is_granted(0, 1))
+        .await;
 }

@@ -1,4 +1,4 @@
-//! Nodes of one process: real journals and access control, and channels where links would be.
+//! Test nodes in one process: real journals and access control, and channels in place of links.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,7 +33,7 @@ use super::super::{
 use crate::links::MessagePermit;
 
 thread_local! {
-    /// All nodes of a test live on its thread. It begins late, so that no real clock comes near it.
+    /// All nodes of a test live on its thread. The clock starts late, so that no real clock comes near it.
     static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1_000_000)) };
 }
 
@@ -56,7 +56,7 @@ fn key(n: u8) -> NodeKey {
     NodeKey::new(&[n + 1; 32])
 }
 
-/// What runs at a node's key, and who is out of reach.
+/// The running node of each key, and the unreachable ones.
 #[derive(Default)]
 struct Wires {
     nodes: BTreeMap<NodeId, ReplicationHandle>,
@@ -75,7 +75,7 @@ fn reach(wires: &SharedWires, from: NodeId, to: NodeId) -> Option<ReplicationHan
     (!apart).then(|| wires.nodes.get(&to).cloned()).flatten()
 }
 
-/// Carries what a node wants said. One that was set aside says nothing.
+/// Delivers the messages of a node. A node that was set aside sends nothing.
 fn sink(wires: &SharedWires, from: NodeId, life: LifeId) -> EventSink<ReplicationEvent> {
     let wires = wires.clone();
     EventSink::new(move |event| match event {
@@ -105,7 +105,7 @@ struct Machine {
     running: Option<ActorCell>,
 }
 
-/// Another life of a node's key that was set aside, and goes on.
+/// A second instance of a node's key that was set aside, and still runs.
 pub(super) struct SetAside {
     handle: ReplicationHandle,
     _cell: ActorCell,
@@ -117,7 +117,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Nodes that are in nothing.
+    /// Creates nodes that are in no cluster.
     pub(super) async fn new(nodes: u8) -> Self {
         let mut scene = Self {
             wires: SharedWires::default(),
@@ -129,29 +129,29 @@ impl Scene {
         scene
     }
 
-    /// Admins of one cluster, linked to each other.
-    pub(super) async fn of(nodes: u8) -> Self {
+    /// Creates admins of one cluster, linked to each other.
+    pub(super) async fn with_cluster(nodes: u8) -> Self {
         let mut scene = Self::new(nodes).await;
-        scene.at(0).found_cluster(name(0), by()).await.unwrap();
+        scene.handle(0).found_cluster(name(0), by()).await.unwrap();
         for n in 1..nodes {
-            scene.let_in(n, MemberRole::Admin).await;
+            scene.admit_node(n, MemberRole::Admin).await;
         }
         scene
     }
 
-    pub(super) async fn let_in(&mut self, n: u8, role: MemberRole) {
-        let founder = self.at(0);
+    pub(super) async fn admit_node(&mut self, n: u8, role: MemberRole) {
+        let founder = self.handle(0);
         let admitted = founder.admit(key(n).public_key(), role, name(n), by());
         admitted.await.unwrap();
         let invitation = self
-            .at(0)
+            .handle(0)
             .create_invitation(key(0).public_key())
             .await
             .unwrap();
-        self.at(n).join(invitation, by()).await.unwrap();
-        self.together(n);
+        self.handle(n).join(invitation, by()).await.unwrap();
+        self.link_all(n);
         let node = self.node(n);
-        self.until("it is in", |scene| {
+        self.wait_until("it is in", |scene| {
             scene.view(n).members.contains_key(&node)
         })
         .await;
@@ -215,30 +215,30 @@ impl Scene {
         self.share(n).await;
     }
 
-    /// Ends it; its links break.
+    /// Stops a node; its links end.
     pub(super) async fn stop(&mut self, n: u8) {
-        self.apart(n);
+        self.unlink(n);
         let running = self.machines.get_mut(&n).unwrap().running.take();
         running.unwrap().stop_and_wait(None, None).await.unwrap();
     }
 
-    /// Starts it anew, without links.
+    /// Restarts a node, without links.
     pub(super) async fn restart(&mut self, n: u8) {
         self.stop(n).await;
         self.start(n).await;
     }
 
-    /// The server `files` of this node is shared with all.
+    /// Shares the server `files` of this node with all.
     pub(super) async fn share(&mut self, n: u8) {
         let files = ServerId::new("files");
         let mut shared = SharedTools::default();
         shared.add(files.clone(), None, "*");
         let names = BTreeSet::from([files]);
         let known = LocalServers { names, shared };
-        self.at(n).set_servers(known).await.unwrap();
+        self.handle(n).set_servers(known).await.unwrap();
     }
 
-    pub(super) fn at(&self, n: u8) -> ReplicationHandle {
+    pub(super) fn handle(&self, n: u8) -> ReplicationHandle {
         lock(&self.wires).nodes[&self.node(n)].clone()
     }
 
@@ -251,24 +251,24 @@ impl Scene {
     }
 
     pub(super) fn view(&self, n: u8) -> Arc<ClusterView> {
-        self.at(n).view()
+        self.handle(n).view()
     }
 
     pub(super) fn folder(&self, n: u8) -> PathBuf {
         self.machines[&n].folder.path().join("cluster")
     }
 
-    /// Whether agent `a` of another node may use the server of this one.
-    pub(super) fn opens(&self, n: u8, of: u8) -> bool {
-        let caller = self.node(of).agent(AgentId::new("agent.a"));
-        self.opens_to(n, AgentId::from_node_agent(&caller))
+    /// True if agent `a` of another node may use the server of this one.
+    pub(super) fn is_granted(&self, n: u8, node: u8) -> bool {
+        let caller = self.node(node).agent(AgentId::new("agent.a"));
+        self.is_granted_to(n, AgentId::from_node_agent(&caller))
     }
 
-    pub(super) fn opens_at_home(&self, n: u8) -> bool {
-        self.opens_to(n, AgentId::new("agent.a"))
+    pub(super) fn is_granted_locally(&self, n: u8) -> bool {
+        self.is_granted_to(n, AgentId::new("agent.a"))
     }
 
-    fn opens_to(&self, n: u8, agent: AgentId) -> bool {
+    fn is_granted_to(&self, n: u8, agent: AgentId) -> bool {
         let table = self.machines[&n].access.table();
         table.is_server_open(&Principal::Agent(agent), &ServerId::new("files"), 0)
     }
@@ -278,28 +278,28 @@ impl Scene {
         all.map(|other| self.node(*other)).collect()
     }
 
-    /// A node has links to nobody.
-    pub(super) fn apart(&mut self, n: u8) {
+    /// Removes all links of a node.
+    pub(super) fn unlink(&mut self, n: u8) {
         let node = self.node(n);
         for other in self.others(n) {
             lock(&self.wires).nodes[&other].link_down(node);
-            self.at(n).link_down(other);
+            self.handle(n).link_down(other);
         }
         lock(&self.wires).apart.insert(node);
     }
 
-    /// A node has links to all.
-    pub(super) fn together(&mut self, n: u8) {
+    /// Links a node with all others.
+    pub(super) fn link_all(&mut self, n: u8) {
         let node = self.node(n);
         lock(&self.wires).apart.remove(&node);
         for other in self.others(n) {
             lock(&self.wires).nodes[&other].link_up(node);
-            self.at(n).link_up(other);
+            self.handle(n).link_up(other);
         }
     }
 
-    /// Time goes on for all clocks of leases, by a step at a time.
-    pub(super) async fn pass(&mut self, seconds: u64) {
+    /// Advances all clocks of leases, one step at a time.
+    pub(super) async fn advance(&mut self, seconds: u64) {
         for _ in 0..seconds {
             NOW.set(NOW.get() + Duration::from_secs(1));
             for handle in lock(&self.wires).nodes.values() {
@@ -309,20 +309,20 @@ impl Scene {
         }
     }
 
-    /// Everybody has done what was to be done when it began.
+    /// Waits until every node has handled its pending messages.
     pub(super) async fn settle(&self) {
         for n in self.machines.keys() {
-            self.at(*n).read_logs(|_| ()).await.unwrap();
+            self.handle(*n).read_logs(|_| ()).await.unwrap();
             self.machines[n].access.flush().await.unwrap();
         }
     }
 
     pub(super) async fn confirmed(&self, n: u8) {
-        self.until("its log is confirmed", |scene| scene.view(n).is_confirmed)
+        self.wait_until("its log is confirmed", |scene| scene.view(n).is_confirmed)
             .await;
     }
 
-    pub(super) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub(super) async fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         for _ in 0..2000 {
             if holds(self) {
                 return;
@@ -333,7 +333,7 @@ impl Scene {
         panic!("not in time: {what}: {views:#?}");
     }
 
-    /// What is on the disk of a node now.
+    /// Copies the files of a node.
     pub(super) fn copy(&self, n: u8) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = fs::read_dir(self.folder(n)).unwrap();
         let files = files.map(|file| file.unwrap().path());
@@ -342,7 +342,7 @@ impl Scene {
             .collect()
     }
 
-    pub(super) fn put_back(&self, n: u8, copy: &BTreeMap<PathBuf, Vec<u8>>) {
+    pub(super) fn restore(&self, n: u8, copy: &BTreeMap<PathBuf, Vec<u8>>) {
         let at: &Path = &self.folder(n);
         fs::create_dir_all(at).unwrap();
         for (path, bytes) in copy {
@@ -350,10 +350,10 @@ impl Scene {
         }
     }
 
-    /// The machine goes on without links, and gives its place to another one with its key and an empty disk.
+    /// Sets the machine aside without links, and starts another one with its key and an empty disk.
     pub(super) fn set_aside(&mut self, n: u8) -> SetAside {
-        self.apart(n);
-        let handle = self.at(n);
+        self.unlink(n);
+        let handle = self.handle(n);
         let machine = self.machines.get_mut(&n).unwrap();
         // Its files stay open.
         machine.folder = tempfile::tempdir().unwrap();
@@ -363,13 +363,13 @@ impl Scene {
         }
     }
 
-    /// The other one with this key is linked in its place.
+    /// Links the other instance with this key in its place.
     pub(super) fn swap(&mut self, n: u8, aside: &SetAside) {
         let node = self.node(n);
-        self.apart(n);
+        self.unlink(n);
         let other = lock(&self.wires).nodes.insert(node, aside.handle.clone());
-        self.together(n);
-        // Next time it is the first one again, which went on as well.
+        self.link_all(n);
+        // The next swap restores the first one, which continued as well.
         drop(other);
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes with an index each: pages go over real links, digests by hand.
+//! Test nodes with an index each: pages go over real links, digests are delivered by the test.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::UdpSocket;
@@ -31,8 +31,8 @@ use tokio::task::JoinHandle;
 use super::super::{PeerTools, PublishedNames, ToolIndexEvent, ToolIndexHandle, ToolIndexStart};
 use crate::links::{MessagePermit, PeerLink};
 
-/// What should happen at all happens within this time.
-pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
+/// Deadline for expected events.
+pub(super) async fn within_deadline<T>(event: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(60), event).await;
     done.expect("it happens soon")
 }
@@ -50,7 +50,7 @@ impl NodeSigner for SceneKey {
     }
 }
 
-/// Where what a node tells another one goes.
+/// The outgoing control messages of a node, by receiver.
 type Outputs = Arc<Mutex<BTreeMap<NodeId, mpsc::UnboundedSender<Control>>>>;
 
 pub(super) struct IndexNode {
@@ -66,7 +66,7 @@ pub(super) struct IndexNode {
     pub(super) wire: Wire,
 }
 
-/// A node as others link to it.
+/// The link socket of a node.
 pub(super) struct Wire {
     key: NodeKey,
     endpoint: LinkEndpoint,
@@ -97,11 +97,11 @@ impl Wire {
             relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
-        let (taken, accepted) = mpsc::unbounded_channel();
+        let (sender, accepted) = mpsc::unbounded_channel();
         let accepting = tokio::spawn(async move {
             while let Some(one) = acceptor.next().await {
                 match one {
-                    AcceptedPeer::Link(link) => drop(taken.send(*link)),
+                    AcceptedPeer::Link(link) => drop(sender.send(*link)),
                     AcceptedPeer::Pairing(_) => {}
                 }
             }
@@ -121,7 +121,7 @@ impl Wire {
     }
 }
 
-/// The links of both ends, first of the first.
+/// Both ends of a link, first that of the first node.
 pub(super) type Ends = (Arc<PeerLink>, Arc<PeerLink>);
 
 /// One end of a link.
@@ -132,22 +132,24 @@ pub(super) struct End {
     pub(super) control_output: ControlOutput,
 }
 
-/// Two ends of a link.
-pub(super) async fn wired(one: &Wire, other: &Wire) -> (End, End) {
+/// Links two sockets.
+pub(super) async fn link_sockets(one: &Wire, other: &Wire) -> (End, End) {
     for (node, peer) in [(one, other), (other, one)] {
         let mut pinned = node.pinned.lock().unwrap();
         pinned.insert(peer.id());
         node.endpoint.set_pinned_nodes(pinned.clone());
     }
-    let dialed = soon(one.endpoint.dial(other.id(), &other.at))
+    let dialed = within_deadline(one.endpoint.dial(other.id(), &other.at))
         .await
         .unwrap();
-    let taken = soon(other.accepted.lock().await.recv()).await.unwrap();
-    (End::of(one, dialed), End::of(other, taken))
+    let accepted = within_deadline(other.accepted.lock().await.recv())
+        .await
+        .unwrap();
+    (End::new(one, dialed), End::new(other, accepted))
 }
 
 impl End {
-    fn of(wire: &Wire, new: NewLink) -> Self {
+    fn new(wire: &Wire, new: NewLink) -> Self {
         Self {
             link: PeerLink::new(new.link, &wire.key),
             inbound: new.inbound,
@@ -156,12 +158,12 @@ impl End {
         }
     }
 
-    /// The end is this node's: it reads, writes and serves what comes by it.
-    pub(super) fn belongs_to(self, node: &IndexNode) -> Arc<PeerLink> {
+    /// Attaches the end to a node: reads, writes and serves its messages.
+    pub(super) fn attach_to(self, node: &IndexNode) -> Arc<PeerLink> {
         let peer = self.link.link.peer();
-        let (say, said) = mpsc::unbounded_channel();
-        node.outputs.lock().unwrap().insert(peer, say);
-        tokio::spawn(write(said, self.control_output));
+        let (sender, outgoing) = mpsc::unbounded_channel();
+        node.outputs.lock().unwrap().insert(peer, sender);
+        tokio::spawn(write(outgoing, self.control_output));
         tokio::spawn(read(node.index.clone(), peer, self.control_input));
         tokio::spawn(serve(node.index.clone(), peer, self.inbound));
         node.index.link_up(Arc::clone(&self.link));
@@ -169,8 +171,8 @@ impl End {
     }
 }
 
-async fn write(mut said: mpsc::UnboundedReceiver<Control>, mut output: ControlOutput) {
-    while let Some(control) = said.recv().await {
+async fn write(mut outgoing: mpsc::UnboundedReceiver<Control>, mut output: ControlOutput) {
+    while let Some(control) = outgoing.recv().await {
         if output.send(&control).await.is_err() {
             return;
         }
@@ -200,18 +202,18 @@ async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
 
 impl IndexNode {
     pub(super) async fn new(n: u8) -> Self {
-        Self::at(n, tempfile::tempdir().unwrap()).await
+        Self::with_folder(n, tempfile::tempdir().unwrap()).await
     }
 
-    /// One that finds what is in the folder.
-    pub(super) async fn at(n: u8, folder: tempfile::TempDir) -> Self {
+    /// Starts a node with this folder.
+    pub(super) async fn with_folder(n: u8, folder: tempfile::TempDir) -> Self {
         let wire = Wire::new(n);
         let id = wire.id();
         let held = Arc::new(Snapshot::new(PeerTools::default()));
         let names = Arc::new(Snapshot::new(PublishedNames::default()));
         let (happened, events) = mpsc::unbounded_channel();
         let outputs = Outputs::default();
-        let told = Arc::clone(&outputs);
+        let sinks = Arc::clone(&outputs);
         let start = ToolIndexStart {
             node: id,
             folder: folder.path().join("index"),
@@ -219,7 +221,7 @@ impl IndexNode {
             names: Arc::clone(&names),
             events: EventSink::new(move |event| drop(happened.send(event))),
             control: EventSink::new(move |(node, control)| {
-                let outputs = told.lock().unwrap();
+                let outputs = sinks.lock().unwrap();
                 drop(outputs.get(&node).map(|output| output.send(control)));
             }),
             audit: AuditHandle::disabled(),
@@ -239,26 +241,26 @@ impl IndexNode {
         }
     }
 
-    /// The same node after a restart of its kernel.
-    pub(super) async fn again(self) -> Self {
+    /// Restarts the node.
+    pub(super) async fn restart(self) -> Self {
         self.cell.stop(None);
-        Self::at(self.n, self.folder).await
+        Self::with_folder(self.n, self.folder).await
     }
 
     pub(super) fn offer(&self, servers: &[(&str, &[&str])]) {
         self.offer_words(servers, "1");
     }
 
-    pub(super) fn offer_words(&self, servers: &[(&str, &[&str])], words: &str) {
+    pub(super) fn offer_words(&self, servers: &[(&str, &[&str])], text: &str) {
         let servers = servers
             .iter()
-            .map(|(server, names)| (ServerId::new(*server), Arc::new(offered(names, words))));
+            .map(|(server, names)| (ServerId::new(*server), Arc::new(offered(names, text))));
         self.index.set_offer(servers.collect());
     }
 
-    /// Waits until what is published is so.
-    pub(super) async fn sees(&self, it: impl Fn(&PeerTools) -> bool) -> Arc<PeerTools> {
-        soon(async {
+    /// Waits until the published tools match.
+    pub(super) async fn wait_for_tools(&self, it: impl Fn(&PeerTools) -> bool) -> Arc<PeerTools> {
+        within_deadline(async {
             loop {
                 let held = self.held.load();
                 if it(&held) {
@@ -270,13 +272,13 @@ impl IndexNode {
         .await
     }
 
-    /// Waits until the other nodes are called so, and nobody else has a name.
+    /// Waits until exactly these other nodes have these names.
     pub(super) async fn is_named(&self, wanted: &[(&Self, &str)]) {
         let wanted: BTreeMap<String, NodeId> = wanted
             .iter()
             .map(|(node, name)| ((*name).to_owned(), node.id))
             .collect();
-        soon(async {
+        within_deadline(async {
             loop {
                 let named = self.names.load();
                 let names = named.names.iter();
@@ -295,7 +297,7 @@ impl IndexNode {
     pub(super) async fn report(&self) -> ToolIndexEvent {
         let mut events = self.events.lock().await;
         loop {
-            match soon(events.recv()).await.unwrap() {
+            match within_deadline(events.recv()).await.unwrap() {
                 ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
                 event @ (ToolIndexEvent::Reported(..) | ToolIndexEvent::Refused(..)) => {
                     return event;
@@ -305,7 +307,7 @@ impl IndexNode {
     }
 }
 
-/// All know each other.
+/// Makes all nodes members of one cluster.
 pub(super) fn members(nodes: &[&IndexNode]) {
     let all: BTreeMap<NodeId, NodeName> = nodes
         .iter()
@@ -323,8 +325,8 @@ pub(super) fn members(nodes: &[&IndexNode]) {
 
 /// Links two nodes.
 pub(super) async fn link(one: &IndexNode, other: &IndexNode) -> Ends {
-    let (first, second) = wired(&one.wire, &other.wire).await;
-    (first.belongs_to(one), second.belongs_to(other))
+    let (first, second) = link_sockets(&one.wire, &other.wire).await;
+    (first.attach_to(one), second.attach_to(other))
 }
 
 async fn serve(index: ToolIndexHandle, peer: NodeId, mut inbound: InboundStreams) {
@@ -344,21 +346,21 @@ pub(super) async fn opening(stream: &mut SyncStream) -> SyncOpening {
     SyncOpening::decode(&first).unwrap()
 }
 
-/// The link ends.
-pub(super) fn cut(ends: Ends, why: LinkClose) {
-    ends.0.link.close(why);
-    ends.1.link.close(why);
+/// Closes the link.
+pub(super) fn unlink(ends: Ends, reason: LinkClose) {
+    ends.0.link.close(reason);
+    ends.1.link.close(reason);
 }
 
-pub(super) fn definition(name: &str, words: &str) -> String {
+pub(super) fn definition(name: &str, text: &str) -> String {
     let definition = serde_json::json!({
-        "name": name, "description": words, "inputSchema": {"type": "object"}
+        "name": name, "description": text, "inputSchema": {"type": "object"}
     });
     definition.to_string()
 }
 
-pub(super) fn tool(name: &str, words: &str) -> ToolRecord {
-    let definition = definition(name, words);
+pub(super) fn tool(name: &str, text: &str) -> ToolRecord {
+    let definition = definition(name, text);
     ToolRecord {
         schemas: hash_schemas(&definition).unwrap(),
         definition,
@@ -377,12 +379,12 @@ pub(super) fn server_record() -> ServerRecord {
     }
 }
 
-pub(super) fn offered(names: &[&str], words: &str) -> OfferedServer {
+pub(super) fn offered(names: &[&str], text: &str) -> OfferedServer {
     let tools = names.iter();
     OfferedServer {
         record: server_record(),
         tools: tools
-            .map(|name| (Arc::from(*name), tool(name, words)))
+            .map(|name| (Arc::from(*name), tool(name, text)))
             .collect(),
     }
 }
@@ -399,7 +401,7 @@ pub(super) fn rules(rules: &[(&str, Option<NodeId>, &str)]) -> Arc<Shares> {
     Arc::new(shares)
 }
 
-/// All tools, as their owners call them.
+/// All tools, by their owners' names.
 pub(super) fn tools(held: &PeerTools) -> Vec<String> {
     let tools = held.servers.iter().flat_map(|(server, held)| {
         let tools = held.tools.keys();

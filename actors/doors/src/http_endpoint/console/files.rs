@@ -1,11 +1,11 @@
-//! The files of the console, as they are in the sources: no build step and no external resources.
+//! The files of the console, embedded from the sources: no build step and no external resources.
 
-/// One file.
+/// An embedded file.
 pub(super) struct ConsoleFile {
     path: &'static str,
     /// Its media type.
     pub(super) kind: &'static str,
-    /// What it holds.
+    /// Its content.
     pub(super) bytes: &'static [u8],
 }
 
@@ -14,7 +14,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const PICTURE: &str = "image/svg+xml";
 
-/// A file of the folder `actors/doors/console`.
+/// Embeds a file of the folder `actors/doors/console`.
 macro_rules! file {
     ($path:literal, $name:literal, $kind:ident) => {
         ConsoleFile {
@@ -47,7 +47,7 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/pages/waiting.js", "pages/waiting.js", SCRIPT),
 ];
 
-/// The file at a path.
+/// Finds the file at a path.
 pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
     FILES.iter().find(|file| file.path == path)
 }
@@ -56,9 +56,9 @@ pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
 mod tests {
     use super::*;
 
-    /// Decision 0067: the page names all its files, so that a browser fetches them at once; and no other ones.
+    /// Decision 0067: the page lists all its files, so that a browser fetches them at once, and no others.
     #[test]
-    fn the_page_names_all_its_files() {
+    fn page_lists_all_its_files() {
         let page = std::str::from_utf8(find("/").unwrap().bytes).unwrap();
         for file in FILES.iter().filter(|file| file.path != "/") {
             let named = format!("=\"{}\"", file.path);

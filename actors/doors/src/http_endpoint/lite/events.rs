@@ -1,5 +1,5 @@
-//! A call as server-sent events (§4.3, A.4): `message` for each part, then `done` or `error`. Closing the connection
-//! drops the call, which cancels it. Nothing is made of a part before its reader takes it.
+//! Sends a call as server-sent events (§4.3, A.4): `message` for each part, then `done` or `error`. Closing
+//! the connection drops the call, which cancels it. Parts are rendered only when the reader takes them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,5 +1,5 @@
-//! Tools as paths of their own (decision 65): the OpenAPI document, and the call of one tool with the object of its
-//! arguments. The status replaces the envelope.
+//! The OpenAPI binding (decision 65): the document, and tool calls by path, with the arguments as body. The
+//! HTTP status replaces the envelope.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use crate::lite::Lite;
 use crate::lite::call::{LiteEvent, LiteOutcome, RunningLiteCall};
 use crate::oauth::SET_PREFIX;
 
-/// The document's path, behind that of its view.
+/// The document's path, below that of its view.
 const DOCUMENT: &str = "openapi.json";
 
-/// What stands before the name of a tool.
+/// The path prefix of a tool.
 const TOOLS: &str = "tools/";
 
-/// What a path means.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http_endpoint) enum ApiPath {
     /// The document.
@@ -41,17 +41,17 @@ pub(in crate::http_endpoint) enum ApiPath {
     Tool,
 }
 
-/// Parses a path below [`BASE`]. Whether there is such a tool is not known yet.
+/// Parses a path below [`BASE`]. The existence of the tool is not checked yet.
 pub(in crate::http_endpoint) fn parse_path(path: &str) -> Option<(ApiPath, CatalogView)> {
     let (view, name) = split_view(path)?;
-    let meant = match name {
+    let target = match name {
         DOCUMENT => ApiPath::Document,
         tool => tool.starts_with(TOOLS).then_some(ApiPath::Tool)?,
     };
-    Some((meant, view))
+    Some((target, view))
 }
 
-/// The view of a path, and what follows.
+/// Splits a path into its view and the rest.
 fn split_view(path: &str) -> Option<(CatalogView, &str)> {
     let below = path.strip_prefix(BASE)?.strip_prefix('/')?;
     match below.strip_prefix(SET_PREFIX) {
@@ -63,34 +63,34 @@ fn split_view(path: &str) -> Option<(CatalogView, &str)> {
     }
 }
 
-/// Answers a request of either path.
+/// Answers a request for the document or a tool.
 pub(in crate::http_endpoint) async fn handle(
-    (door, lite): (&HttpEndpoint, &Arc<Lite>),
-    meant: ApiPath,
+    (endpoint, lite): (&HttpEndpoint, &Arc<Lite>),
+    target: ApiPath,
     request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
-    match (meant, request.method()) {
+    match (target, request.method()) {
         (ApiPath::Document, &Method::GET | &Method::HEAD) => {
-            serve_document((door, lite), &request, &view, &agent).await
+            serve_document((endpoint, lite), &request, &view, &agent).await
         }
         (ApiPath::Document, _) => method_not_allowed("GET, HEAD"),
-        (ApiPath::Tool, &Method::POST) => call_tool((door, lite), request, view, agent).await,
+        (ApiPath::Tool, &Method::POST) => call_tool((endpoint, lite), request, view, agent).await,
         (ApiPath::Tool, _) => method_not_allowed("POST"),
     }
 }
 
 async fn serve_document(
-    (door, lite): (&HttpEndpoint, &Lite),
+    (endpoint, lite): (&HttpEndpoint, &Lite),
     request: &HttpRequest<RequestBody>,
     view: &CatalogView,
     agent: &AgentId,
 ) -> Response<ReplyBody> {
-    let Some(server) = server_url(door, request, view) else {
+    let Some(server) = server_url(endpoint, request, view) else {
         return refusal_response(StatusCode::BAD_REQUEST, "`Host` is missing");
     };
-    let token = door.auth.requires_token();
+    let token = endpoint.auth.requires_token();
     let source = match lite.api_source(agent, view, (server, token)).await {
         Ok(source) => source,
         Err(error) => return error_response(&error),
@@ -108,7 +108,7 @@ async fn serve_document(
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
-    // It is its reader's, and asked for again each time.
+    // Specific to the reader, and revalidated each time.
     let private = HeaderValue::from_static("private, no-cache");
     headers.insert(CACHE_CONTROL, private);
     headers.insert(VARY, HeaderValue::from_static("authorization, host"));
@@ -117,15 +117,15 @@ async fn serve_document(
 
 /// The base URL of the document's paths: the host of the request, which the endpoint has checked.
 fn server_url(
-    door: &HttpEndpoint,
+    endpoint: &HttpEndpoint,
     request: &HttpRequest<RequestBody>,
     view: &CatalogView,
 ) -> Option<String> {
     let named = request.headers().get(HOST).map(|host| host.to_str().ok());
-    // HTTP/2 has it in the request's own line.
+    // In HTTP/2 the host is in the pseudo-header of the request.
     let host =
         named.unwrap_or_else(|| request.uri().authority().map(http::uri::Authority::as_str))?;
-    let scheme = if door.secure { "https" } else { "http" };
+    let scheme = if endpoint.secure { "https" } else { "http" };
     let set = match view {
         CatalogView::Set(set) => format!("/{SET_PREFIX}{set}"),
         CatalogView::All | CatalogView::One(_) => String::new(),
@@ -133,7 +133,8 @@ fn server_url(
     Some(format!("{scheme}://{host}{BASE}{set}"))
 }
 
-/// Whether a value of `If-None-Match` (RFC 9110, 13.1.2) names this tag; compared weakly, as it says.
+/// True if a value of `If-None-Match` (RFC 9110, 13.1.2) contains this tag; compared weakly, as specified
+/// there.
 fn has_tag(value: &str, tag: &str) -> bool {
     let mut listed = value.split(',').map(str::trim);
     listed.any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
@@ -141,28 +142,28 @@ fn has_tag(value: &str, tag: &str) -> bool {
 
 /// Calls a tool by its path.
 async fn call_tool(
-    (door, lite): (&HttpEndpoint, &Arc<Lite>),
+    (endpoint, lite): (&HttpEndpoint, &Arc<Lite>),
     request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
     let name = split_view(request.uri().path()).and_then(|(_, name)| name.strip_prefix(TOOLS));
     let Some(name) = name.and_then(parse_path_segment) else {
-        let words = "Tool not found: its name in the path is badly written";
-        return error_response(&LiteError::new(LiteErrorKind::NotFound, words));
+        let message = "Tool not found: its name in the path is malformed";
+        return error_response(&LiteError::new(LiteErrorKind::NotFound, message));
     };
-    let (headers, stream, text) = match read_request(door, request, &agent).await {
+    let (headers, stream, text) = match read_request(endpoint, request, &agent).await {
         Ok(read) => read,
         Err(response) => return *response,
     };
-    // One whole value, so that nothing of it can be a member beside the arguments.
+    // One complete value, so that no part of it can become a member beside the arguments.
     let arguments = match serde_json::from_str::<&RawValue>(&text) {
         Ok(arguments) => arguments.get(),
         Err(error) => return malformed_response(&Malformed::NotJson(error.to_string())),
     };
     if !arguments.starts_with('{') {
-        let words = "Invalid params: the body is the object of the tool's arguments";
-        return error_response(&LiteError::new(LiteErrorKind::InvalidParams, words));
+        let message = "Invalid params: the body is the object of the tool's arguments";
+        return error_response(&LiteError::new(LiteErrorKind::InvalidParams, message));
     }
     let params = call_params(&name, arguments, continuation(&headers));
     let asked = (params.into(), read_trace(&headers, Trace::generate()));
@@ -176,7 +177,7 @@ async fn call_tool(
     response
 }
 
-/// The params of a `tools/call` (§4.2.2).
+/// Renders the params of a `tools/call` (§4.2.2).
 fn call_params(name: &str, arguments: &str, continuation: Option<&str>) -> String {
     let meta = continuation.map(|token| format!(r#","_meta":{{"continuation":{}}}"#, quote(token)));
     let meta = meta.unwrap_or_default();
@@ -186,7 +187,7 @@ fn call_params(name: &str, arguments: &str, continuation: Option<&str>) -> Strin
     )
 }
 
-/// What leads back to a call that waits.
+/// The continuation of a suspended call in the headers.
 fn continuation(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(HeaderName::from_bytes(CONTINUATION.as_bytes()).ok()?)?
@@ -218,7 +219,7 @@ fn outcome_response(outcome: LiteOutcome) -> Response<ReplyBody> {
     }
 }
 
-/// An error with the status of its kind. Its body is that of an envelope, as at all other endpoints.
+/// An error with the HTTP status of its kind. The body is that of the envelope, as at all other endpoints.
 fn error_response(error: &LiteError) -> Response<ReplyBody> {
     let again = error
         .data
@@ -248,8 +249,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_name_the_document_and_tools_of_a_view() {
-        let all = |meant| Some((meant, CatalogView::All));
+    fn paths_map_to_the_document_and_tools_of_a_view() {
+        let all = |target| Some((target, CatalogView::All));
         assert_eq!(
             parse_path("/mcp-lite/v1/openapi.json"),
             all(ApiPath::Document)
@@ -275,7 +276,7 @@ mod tests {
 
     /// RFC 9110, 13.1.2.
     #[test]
-    fn a_tag_is_found_in_a_list_weakly() {
+    fn entity_tags_are_compared_weakly() {
         let tag = "\"abc\"";
         for known in ["\"abc\"", "W/\"abc\"", "\"x\", \"abc\"", "*"] {
             assert!(has_tag(known, tag), "{known}");
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_a_continuation_are_texts_and_nothing_else() {
+    fn name_and_continuation_are_rendered_as_strings() {
         let made = call_params(r#"a","x":"#, r#"{"a":1}"#, Some(r#""}"#));
         let read: serde_json::Value = serde_json::from_str(&made).unwrap();
         assert_eq!(read["name"], r#"a","x":"#);

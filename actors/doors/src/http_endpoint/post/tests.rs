@@ -1,4 +1,4 @@
-//! Requests of a session whose answers panic.
+//! Tests of session requests whose handlers panic.
 
 use std::future::poll_fn;
 
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::console::Console;
-use crate::ending_tests::scene::{LATER, Scene};
 use crate::http_endpoint::{Auth, HttpSse, ResponseOptions};
+use crate::leak_tests::scene::{LATER, Scene};
 use crate::session::{SessionLimits, Sessions};
 
 const HELLO: &str =
@@ -23,9 +23,9 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
         idle: Duration::from_secs(1800),
         replay: 256,
     };
-    let sessions = Sessions::new(limits, scene.reception.clone());
-    let door = Arc::new(HttpEndpoint {
-        endpoint: scene.reception.clone(),
+    let sessions = Sessions::new(limits, scene.context.clone());
+    let endpoint = Arc::new(HttpEndpoint {
+        endpoint: scene.context.clone(),
         sessions: sessions.clone(),
         http_sse: HttpSse::new(1),
         auth: Auth::None,
@@ -43,21 +43,24 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
     let hello: mcp::Initialize<'_> = mcp::parse_params(Some(HELLO)).unwrap();
     let caller = agent.initialize(CatalogView::All, &hello).unwrap();
     agent.set_ready();
-    (door, sessions.open(caller, agent, streams).await.unwrap())
+    (
+        endpoint,
+        sessions.open(caller, agent, streams).await.unwrap(),
+    )
 }
 
 fn id() -> RequestId {
     RequestId::from_json("2").unwrap()
 }
 
-async fn asked(
-    door: &Arc<HttpEndpoint>,
+async fn post(
+    endpoint: &Arc<HttpEndpoint>,
     session: &Arc<Session>,
     when: &str,
 ) -> Response<ReplyBody> {
     let params = Some(format!(r#"{{"name":"panics {when}"}}"#).into());
     handle_request(
-        door,
+        endpoint,
         session,
         id(),
         "tools/call",
@@ -66,8 +69,8 @@ async fn asked(
     .await
 }
 
-/// The whole body, within a minute of the clock of the test.
-async fn whole(response: Response<ReplyBody>) -> String {
+/// Reads the whole body, within a minute of the test clock.
+async fn read_body(response: Response<ReplyBody>) -> String {
     let mut body = response.into_body();
     let reading = async {
         let mut all = Vec::new();
@@ -80,53 +83,53 @@ async fn whole(response: Response<ReplyBody>) -> String {
     read.expect("the answer has an end")
 }
 
-fn is_the_error(json: &str) {
+fn assert_is_error(json: &str) {
     let answer: Value = serde_json::from_str(json).unwrap();
     assert_eq!(answer["id"], 2, "{answer}");
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
 }
 
-/// The request is not under way any longer.
-fn is_over(session: &Session) {
+/// Asserts that the request is no longer in flight.
+fn assert_finished(session: &Session) {
     assert!(session.agent.open_request(&id(), None).is_ok());
     session.agent.finish_request(&id());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_is_answered_as_json() {
+async fn panicking_request_is_answered_as_json() {
     let scene = Scene::new().await;
-    let (door, session) = opened(&scene, 2 * LATER).await;
+    let (endpoint, session) = opened(&scene, 2 * LATER).await;
     for when in ["at once", "later"] {
-        let response = asked(&door, &session, when).await;
+        let response = post(&endpoint, &session, when).await;
         assert_eq!(response.status(), StatusCode::OK, "{when}");
-        is_the_error(&whole(response).await);
-        is_over(&session);
+        assert_is_error(&read_body(response).await);
+        assert_finished(&session);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_behind_its_stream_is_the_last_message_there() {
+async fn panicking_request_ends_its_stream_with_the_error() {
     let scene = Scene::new().await;
-    let (door, session) = opened(&scene, LATER / 2).await;
-    let body = whole(asked(&door, &session, "later").await).await;
+    let (endpoint, session) = opened(&scene, LATER / 2).await;
+    let body = read_body(post(&endpoint, &session, "later").await).await;
     let last = body
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
         .next_back();
-    is_the_error(last.expect("the stream ends with a message"));
-    is_over(&session);
+    assert_is_error(last.expect("the stream ends with a message"));
+    assert_finished(&session);
 }
 
-/// A client that has gone comes back for the answer.
+/// A disconnected client reconnects for the answer.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_when_its_client_has_gone_is_answered_on_its_stream() {
+async fn panicking_request_of_disconnected_client_is_answered_on_its_stream() {
     let scene = Scene::new().await;
-    let (door, session) = opened(&scene, 2 * LATER).await;
-    let gone = tokio::time::timeout(LATER / 2, asked(&door, &session, "later")).await;
+    let (endpoint, session) = opened(&scene, 2 * LATER).await;
+    let gone = tokio::time::timeout(LATER / 2, post(&endpoint, &session, "later")).await;
     assert!(gone.is_err(), "it goes on by itself");
     tokio::time::sleep(2 * LATER).await;
-    is_over(&session);
-    let body = whole(stream_response(event_stream_body(
+    assert_finished(&session);
+    let body = read_body(stream_response(event_stream_body(
         &session,
         session.streams.open(Lane(1), false),
     )))
@@ -135,17 +138,17 @@ async fn a_request_that_panics_when_its_client_has_gone_is_answered_on_its_strea
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
         .next_back();
-    is_the_error(last.expect("the answer is kept"));
+    assert_is_error(last.expect("the answer is kept"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_of_a_batch_that_panics_is_answered_in_its_array() {
+async fn panicking_batch_entry_is_answered_in_its_array() {
     let scene = Scene::new().await;
-    let (door, session) = opened(&scene, LATER).await;
+    let (endpoint, session) = opened(&scene, LATER).await;
     let text =
         r#"[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"panics later"}}]"#;
-    let answered = handle_batch(&door, &session, &ByteString::from(text)).await;
-    let body = whole(answered).await;
-    is_the_error(body.trim_start_matches('[').trim_end_matches(']'));
-    is_over(&session);
+    let answered = handle_batch(&endpoint, &session, &ByteString::from(text)).await;
+    let body = read_body(answered).await;
+    assert_is_error(body.trim_start_matches('[').trim_end_matches(']'));
+    assert_finished(&session);
 }

@@ -1,11 +1,11 @@
-//! What an owner refuses, and what its servers answer with.
+//! Tests of an owner's refusals, and of its servers' errors.
 
 use super::*;
 
-/// The error of a server is relayed byte for byte, and is never the refusal of its owner's kernel, whatever it says; of
-/// an older owner it cannot be told, and then it is no refusal either.
+/// An error of a server is relayed byte for byte, and is never taken for a refusal of its owner's kernel,
+/// whatever it contains; with an older owner they cannot be distinguished, and it is no refusal either.
 #[tokio::test]
-async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
+async fn server_error_is_never_taken_for_a_refusal_of_its_owner() {
     let (now, before) = (
         WireFeatures::CALLS | WireFeatures::REFUSALS,
         WireFeatures::CALLS,
@@ -27,7 +27,7 @@ async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
                 assert_eq!(for_refusal(&refused), CallOutcome::Unknown);
             }
         }
-        // Nor is what such an owner refuses a reason to ask another one.
+        // A refusal of such an owner is no reason to ask another one.
         if owner == before || home == before {
             for tool in ["hidden", "away"] {
                 let refused = nodes.answer("tools/call", json!({"name": tool})).await;
@@ -39,9 +39,10 @@ async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
     }
 }
 
-/// What the owner's kernel refuses says itself whether the call was dispatched, in a first round and in a later one.
+/// A refusal of the owner's kernel states whether the call was dispatched, in the first round and in later
+/// ones.
 #[tokio::test]
-async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
+async fn owner_refusal_states_whether_the_call_was_dispatched() {
     let nodes = TwoNodes::new().await;
     let refused = async |params: Value| {
         let refused = nodes.answer("tools/call", params).await;
@@ -60,7 +61,7 @@ async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
     let wrong = refused(json!({"name": "wrong"})).await;
     assert_eq!(wrong.cause, OwnerRefusalCause::Blocked);
     assert_eq!(wrong.outcome, CallOutcome::NotExecuted);
-    // Whatever is refused of a later round, the call was made.
+    // Whatever is refused in a later round, the call was made.
     let first = nodes
         .answer("tools/call", json!({"name": "asks"}))
         .await
@@ -73,15 +74,16 @@ async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
     assert_eq!(refused(later).await.outcome, CallOutcome::Unknown);
 }
 
-/// The kernel of an older agent's node reads what it always did.
+/// The kernel of an older agent's node receives the earlier format.
 #[tokio::test]
-async fn an_older_node_is_told_refusals_as_before() {
+async fn older_node_receives_refusals_in_the_earlier_format() {
     let now = WireFeatures::CALLS | WireFeatures::REFUSALS;
     let nodes = TwoNodes::with_features(WireFeatures::CALLS, now).await;
-    let mut told = header("tools/call");
+    let mut call_header = header("tools/call");
     let shown = nodes.peer.assertion_for(&AgentId::new("agent.alice"));
-    (told.assertion, told.signed) = (Some(shown.id), shown.signed.as_deref().cloned());
-    let frame = answered(&nodes, told, &with_meta(json!({"name": "hidden"}))).await;
+    (call_header.assertion, call_header.signed) =
+        (Some(shown.id), shown.signed.as_deref().cloned());
+    let frame = answered(&nodes, call_header, &with_meta(json!({"name": "hidden"}))).await;
     assert!(matches!(frame, CallFrame::Error(_)), "{frame:?}");
     assert!(error(&frame).1.contains("Unknown tool"), "{frame:?}");
 }

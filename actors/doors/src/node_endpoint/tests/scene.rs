@@ -1,4 +1,4 @@
-//! Two nodes that are linked: one has an agent, the other a server that is played here.
+//! Two linked nodes: one has an agent, the other a scripted server.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::UdpSocket;
@@ -44,19 +44,19 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::ending_tests::scene::Scene;
+use crate::leak_tests::scene::Scene;
 use crate::node_endpoint::NodeEndpoint;
 use crate::stateless::Stateless;
 
-/// What should happen at all happens within this time.
-pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
+/// Deadline for expected events.
+pub(super) async fn within_deadline<T>(event: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(60), event).await;
     done.expect("it happens soon")
 }
 
-/// A request as the owner of the server saw it.
+/// A request as received by the owner of the server.
 #[derive(Clone, Debug)]
-pub(super) struct SeenRequest {
+pub(super) struct ReceivedRequest {
     pub(super) agent: AgentId,
     pub(super) operator: bool,
     pub(super) view: CatalogView,
@@ -65,29 +65,29 @@ pub(super) struct SeenRequest {
     pub(super) mgp: Features,
 }
 
-/// The owner's side of the server `demo`, which knows no other. Each tool shows one thing.
+/// The owner's side of the server `demo`, its only one. Each tool exercises one behaviour.
 #[derive(Debug, Default)]
-pub(super) struct Played {
-    pub(super) seen: Mutex<Vec<SeenRequest>>,
+pub(super) struct ScriptedServer {
+    pub(super) seen: Mutex<Vec<ReceivedRequest>>,
     pub(super) noted: Mutex<Vec<(AgentId, String)>>,
     pub(super) paced: Arc<Notify>,
     pub(super) cancelled: Arc<Notify>,
-    /// Agents that know nothing of the server.
+    /// Agents that the server is hidden from.
     pub(super) closed: Mutex<HashSet<AgentId>>,
-    /// What closes the server to all agents of other nodes.
+    /// The reason why the server is closed to all agents of other nodes.
     pub(super) lapse: Mutex<Option<String>>,
 }
 
-impl Played {
-    pub(super) fn last(&self) -> SeenRequest {
+impl ScriptedServer {
+    pub(super) fn last(&self) -> ReceivedRequest {
         self.seen.lock().unwrap().last().unwrap().clone()
     }
 }
 
-/// Dropped with the work on a call, however that ends.
-struct GivenUp(Arc<Notify>);
+/// Notifies when the work on a call is dropped.
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for GivenUp {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -127,7 +127,7 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
         (_, "asks") => {
             let asked = r#"{"message":"who?","requestedSchema":{"type":"object"}}"#;
             let rounds = request.call.rounds().unwrap();
-            let asking = rounds.ask(
+            let asking = rounds.send_callback(
                 request.call.wait_until_cancelled(),
                 "elicitation/create",
                 Some(asked),
@@ -137,7 +137,7 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
             done(json!({"resultType": "complete", "answer": answer}))
         }
         (_, "waits") => {
-            let _given_up = GivenUp(cancelled);
+            let _given_up = NotifyOnDrop(cancelled);
             request.call.wait_until_cancelled().await;
             Err(Refusal::Cancelled)
         }
@@ -159,11 +159,11 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
     }
 }
 
-/// What a server answers, or its owner's kernel refuses.
+/// The refusals of a server or its owner's kernel.
 fn refused(tool: &str, params: &Value) -> Refusal {
     let server = || ServerId::new("demo");
     match tool {
-        // It did what it was asked, and says what its owner's kernel might.
+        // It did its work, and imitates its owner's kernel.
         "lies" => {
             let error = params["error"].as_str().unwrap();
             Refusal::Peer(RawValue::from_string(error.into()).unwrap())
@@ -192,10 +192,10 @@ fn refused(tool: &str, params: &Value) -> Refusal {
     }
 }
 
-impl Routes for Played {
+impl Routes for ScriptedServer {
     fn answer(&self, request: Request) -> AnswerFuture {
         let params = request.params.as_deref().unwrap_or("{}");
-        self.seen.lock().unwrap().push(SeenRequest {
+        self.seen.lock().unwrap().push(ReceivedRequest {
             agent: request.caller.agent.clone(),
             operator: request.caller.operator,
             view: request.caller.view.clone(),
@@ -249,9 +249,9 @@ impl Routes for Played {
 }
 
 #[derive(Debug)]
-struct DoorSigner(NodeKey);
+struct TestSigner(NodeKey);
 
-impl NodeSigner for DoorSigner {
+impl NodeSigner for TestSigner {
     fn public_key(&self) -> [u8; 32] {
         self.0.public_key().0
     }
@@ -261,7 +261,7 @@ impl NodeSigner for DoorSigner {
     }
 }
 
-/// One end.
+/// One end of the link.
 struct LinkedEnd {
     key: NodeKey,
     endpoint: LinkEndpoint,
@@ -272,7 +272,7 @@ struct LinkedEnd {
 impl LinkedEnd {
     fn new(n: u8, name: &'static str, features: WireFeatures) -> Self {
         let key = NodeKey::new(&[n; 32]);
-        let signer = Arc::new(DoorSigner(key.clone()));
+        let signer = Arc::new(TestSigner(key.clone()));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap().to_string();
         let config = LinkConfig {
@@ -289,10 +289,10 @@ impl LinkedEnd {
             relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
-        let (taken, accepted) = mpsc::unbounded_channel();
+        let (sender, accepted) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(one) = acceptor.next().await {
-                let _gone = taken.send(one);
+                let _gone = sender.send(one);
             }
         });
         Self {
@@ -304,16 +304,16 @@ impl LinkedEnd {
     }
 }
 
-/// Both ends, and the way from one to the other.
+/// Both ends, and the path between them.
 pub(super) struct TwoNodes {
     pub(super) home: NodeId,
-    pub(super) played: Arc<Played>,
-    /// Where calls come in.
-    pub(super) door: Arc<NodeEndpoint>,
-    /// The server at the other node, as calls of the agent's node use it.
+    pub(super) played: Arc<ScriptedServer>,
+    /// The receiver of calls.
+    pub(super) node_endpoint: Arc<NodeEndpoint>,
+    /// The server at the other node, as used by calls of the agent's node.
     pub(super) link: Arc<Link>,
     pub(super) links: Arc<Snapshot<LinkTable>>,
-    /// The link, as the agent's node has it.
+    /// The link, on the agent's node.
     pub(super) peer: Arc<PeerLink>,
     pub(super) heard: Arc<Mutex<Vec<String>>>,
     _ends: (LinkedEnd, LinkedEnd),
@@ -334,7 +334,7 @@ impl TwoNodes {
         Self::with_features(now, now).await
     }
 
-    /// The same of other versions: what the agent's node can, and what the owner can.
+    /// Creates nodes with these features.
     pub(super) async fn with_features(home: WireFeatures, owner: WireFeatures) -> Self {
         let home = LinkedEnd::new(1, "desk", home);
         let mut owner = LinkedEnd::new(2, "nas", owner);
@@ -343,28 +343,28 @@ impl TwoNodes {
         owner
             .endpoint
             .set_pinned_nodes(HashSet::from([home.key.node_id()]));
-        let dialed = soon(home.endpoint.dial(owner.key.node_id(), &owner.at))
+        let dialed = within_deadline(home.endpoint.dial(owner.key.node_id(), &owner.at))
             .await
             .unwrap();
-        let taken = match soon(owner.accepted.recv()).await.unwrap() {
+        let owner_link = match within_deadline(owner.accepted.recv()).await.unwrap() {
             AcceptedPeer::Link(link) => *link,
             AcceptedPeer::Pairing(pairing) => panic!("{pairing:?}"),
         };
         let scene = Scene::new().await;
-        let played = Arc::new(Played::default());
-        let mut reception = scene.reception.clone();
-        reception.routes = played.clone();
-        reception.stateless = Arc::new(Stateless {
+        let played = Arc::new(ScriptedServer::default());
+        let mut context = scene.context.clone();
+        context.routes = played.clone();
+        context.stateless = Arc::new(Stateless {
             routes: played.clone(),
-            suspended: reception.stateless.suspended.clone(),
-            tasks: reception.stateless.tasks.clone(),
-            seal: reception.stateless.seal.clone(),
+            suspended: context.stateless.suspended.clone(),
+            tasks: context.stateless.tasks.clone(),
+            seal: context.stateless.seal.clone(),
             boot: 1,
         });
-        let door = NodeEndpoint::new(reception);
-        let calls = door.call_sink();
-        let at_owner = PeerLink::new(taken.link.clone(), &owner.key);
-        let (mut streams, held) = parted(taken);
+        let node_endpoint = NodeEndpoint::new(context);
+        let calls = node_endpoint.call_sink();
+        let at_owner = PeerLink::new(owner_link.link.clone(), &owner.key);
+        let (mut streams, held) = parted(owner_link);
         let serving = tokio::spawn(async move {
             let _held = held;
             while let Ok(stream) = streams.next().await {
@@ -381,7 +381,7 @@ impl TwoNodes {
         Self {
             home: home.key.node_id(),
             played,
-            door,
+            node_endpoint,
             link,
             links,
             peer,
@@ -393,14 +393,14 @@ impl TwoNodes {
         }
     }
 
-    /// The nodes are linked no more.
+    /// Removes the link.
     pub(super) fn unlink(&self) {
         let before = self.links.load();
         self.links.store(Arc::default());
         before.replaced.cancel();
     }
 
-    /// A call of a stateless client of this agent.
+    /// Starts a call of a stateless client of this agent.
     pub(super) fn call(
         &self,
         agent: &str,
@@ -472,17 +472,17 @@ impl TwoNodes {
         params: Value,
     ) -> Result<Value, Refusal> {
         let (calling, _messages, _exchange) = self.call("agent.alice", method, params);
-        let outcome = soon(calling).await.unwrap()?;
+        let outcome = within_deadline(calling).await.unwrap()?;
         Ok(serde_json::from_slice(&outcome).unwrap())
     }
 
-    /// What alice is called at the other node.
+    /// The id of alice at the other node.
     pub(super) fn alice(&self) -> AgentId {
         AgentId::from_node_agent(&self.home.agent(AgentId::new("agent.alice")))
     }
 }
 
-/// What a modern request says of its client, which offers all of MGP.
+/// Adds the metadata of a stateless request, which offers all of MGP.
 pub(super) fn with_meta(mut params: Value) -> Value {
     let capabilities = r#"{"elicitation":{"form":{}}}"#;
     let capabilities =
@@ -496,7 +496,7 @@ pub(super) fn with_meta(mut params: Value) -> Value {
     params
 }
 
-/// The streams of a link, and the rest of it, which is to be kept.
+/// Splits a link into its streams and the rest, which must be held.
 fn parted(link: NewLink) -> (mgp_transports::quic::InboundStreams, impl Sized) {
     let NewLink {
         link,
@@ -522,7 +522,7 @@ fn server(
 ) -> Arc<Link> {
     let of = owner.node_id().server(ServerId::new("demo"));
     let spec = ServerSpec::for_node_server("nas", of.clone());
-    let told = PeerServer {
+    let server_record = PeerServer {
         record: ServerRecord {
             state: Status::Connected,
             specification: None,
@@ -541,7 +541,7 @@ fn server(
         stage: Stage::Fresh,
     };
     let held = Arc::new(Snapshot::new(PeerTools {
-        servers: BTreeMap::from([(of.clone(), Arc::new(told))]),
+        servers: BTreeMap::from([(of.clone(), Arc::new(server_record))]),
         ..PeerTools::default()
     }));
     let wire = NodeWire::new(of, "nas", links.clone(), held);

@@ -261,7 +261,7 @@ impl Link {
             return empty_roots();
         };
         match agent
-            .ask(
+            .send_callback(
                 &agent.new_kernel_call(),
                 Some(forward_progress(self)),
                 callback.method(),

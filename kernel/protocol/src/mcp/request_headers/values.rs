@@ -10,7 +10,7 @@ const END: &str = "?=";
 /// A value with the base64 markers and invalid content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not base64 of a text")]
-pub struct BadValue;
+pub(crate) struct BadValue;
 
 /// True for bytes that a header's value may contain: visible ASCII, space and tab.
 pub(super) fn is_header_byte(byte: u8) -> bool {
@@ -19,7 +19,7 @@ pub(super) fn is_header_byte(byte: u8) -> bool {
 
 /// Encodes a text as a header's value.
 #[must_use]
-pub fn encode(text: &str) -> Cow<'_, str> {
+pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     // A text that looks encoded would be decoded.
     let marked = text.starts_with(BEGIN) && text.ends_with(END);
@@ -33,7 +33,7 @@ pub fn encode(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// It has the markers, and invalid base64 or UTF-8 between them.
-pub fn decode(value: &str) -> Result<Cow<'_, str>, BadValue> {
+pub(crate) fn decode(value: &str) -> Result<Cow<'_, str>, BadValue> {
     let coded = value
         .strip_prefix(BEGIN)
         .and_then(|rest| rest.strip_suffix(END));

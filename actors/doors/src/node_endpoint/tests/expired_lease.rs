@@ -1,12 +1,12 @@
-//! A server that is closed to all agents of other nodes, because a lease has lapsed.
+//! Tests of a server that is closed to all agents of other nodes, because a lease has expired.
 
 use serde_json::json;
 
 use super::scene::TwoNodes;
 
-/// Who has a grant looks for the node that is silent, not for a grant.
+/// An agent with a grant is pointed to the silent node, not to a missing grant.
 #[tokio::test]
-async fn a_server_that_is_closed_by_a_lease_names_it() {
+async fn server_closed_by_an_expired_lease_names_the_silent_node() {
     let nodes = TwoNodes::new().await;
     nodes.played.closed.lock().unwrap().insert(nodes.alice());
     let refused = async || {

@@ -1,4 +1,4 @@
-//! Line connections, and listeners.
+//! Tests of line connections and listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use mgp_callers::{CallRound, CallRounds, InFlightCall, Outlet, ReplyPath, agent}
 use mgp_calls::listener;
 use mgp_runtime::trace::Trace;
 
-/// A line connection that is closed in the middle of a call leaves nothing.
+/// A line connection that is closed during a call is freed.
 #[tokio::test(start_paused = true)]
-async fn a_closed_connection_leaves_nothing() {
+async fn closed_connection_is_freed() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let (mut lines, mut writer) = joined(&scene, "agent.local").await;
@@ -38,25 +38,25 @@ async fn a_closed_connection_leaves_nothing() {
         .write_all(format!("{call}\n").as_bytes())
         .await
         .unwrap();
-    // The call has begun when what comes after it is answered.
+    // The call has started when a later message is answered.
     let ping = r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#;
     writer
         .write_all(format!("{ping}\n").as_bytes())
         .await
         .unwrap();
     lines.next_line().await.unwrap().unwrap();
-    let came = std::mem::take(&mut *scene.routes.came.lock().unwrap());
-    assert_eq!(came.len(), 2, "the welcome and the call");
-    for (caller, agent) in came {
+    let callers = std::mem::take(&mut *scene.routes.came.lock().unwrap());
+    assert_eq!(callers.len(), 2, "the welcome and the call");
+    for (caller, agent) in callers {
         watched.add_weak("the caller", caller);
         watched.add_weak("the agent", agent);
     }
     drop((lines, writer));
     watched.gone().await;
-    assert!(scene.reception.directory.is_empty());
+    assert!(scene.context.directory.is_empty());
 }
 
-/// A line connection of an agent that has been welcomed.
+/// Opens a line connection of an agent that has finished its handshake.
 async fn joined(
     scene: &Scene,
     agent: &str,
@@ -67,7 +67,7 @@ async fn joined(
     let (near, far) = duplex(1 << 16);
     let (reader, writer) = split(far);
     tokio::spawn(connection::serve(
-        scene.reception.clone(),
+        scene.context.clone(),
         AgentId::new(agent),
         false,
         Some(CatalogView::All),
@@ -87,17 +87,17 @@ async fn joined(
     (lines, writer)
 }
 
-/// The next line, within a minute of the clock of the test.
+/// Reads the next line, within a minute of the test clock.
 async fn next(lines: &mut Lines<impl AsyncBufRead + Unpin>) -> serde_json::Value {
     let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line());
     let line = line.await.expect("an answer comes").unwrap();
     serde_json::from_str(&line.expect("the connection lives")).unwrap()
 }
 
-/// Requests that panic, at once or later, of a session or alone, are answered with an error under their
-/// ids; their connection lives on and leaves nothing.
+/// Requests that panic, at once or later, in a session or stateless, are answered with an error under their
+/// ids; their connection stays open and is freed later.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_is_answered_and_its_connection_lives_on() {
+async fn panicking_request_is_answered_and_its_connection_stays_open() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let (mut lines, mut writer) = joined(&scene, "agent.local").await;
@@ -113,7 +113,7 @@ async fn a_request_that_panics_is_answered_and_its_connection_lives_on() {
     for (when, meta) in [
         ("at once", ""),
         ("later", ""),
-        // The same id once more: the one before is not under way any longer.
+        // The same id again: the earlier request is no longer in flight.
         ("later", ""),
         ("at once", meta),
         ("later", meta),
@@ -144,10 +144,10 @@ async fn a_request_that_panics_is_answered_and_its_connection_lives_on() {
     }
     drop((lines, writer));
     watched.gone().await;
-    assert!(scene.reception.directory.is_empty());
+    assert!(scene.context.directory.is_empty());
 }
 
-/// A request that listens, of a client of no session.
+/// Creates a listening request of a stateless client.
 fn listening() -> Request {
     let round = CallRound {
         id: RequestId::from_json("1").unwrap(),
@@ -178,9 +178,9 @@ fn listening() -> Request {
     }
 }
 
-/// A listener whose request is over leaves nothing; what it asked for too late is kept for nobody.
+/// An ended listener is freed, and late requests store nothing.
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_has_ended_leaves_nothing() {
+async fn ended_listener_is_freed() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let request = listening();
@@ -191,7 +191,7 @@ async fn a_listener_that_has_ended_leaves_nothing() {
         "{}",
         Vec::new(),
     );
-    let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
+    let (agents, directory) = (&scene.context.agents, &scene.context.directory);
     let listener = listener::start(
         agents,
         directory,
@@ -199,10 +199,12 @@ async fn a_listener_that_has_ended_leaves_nothing() {
         &agent,
     );
     let listener = listener.await.unwrap();
-    let (who, server) = (agent.connection, ServerId::new("it"));
+    let (connection, server) = (agent.connection, ServerId::new("it"));
     let subscribe = || {
         let uri = "a:b".to_owned();
-        scene.subscriptions.subscribe(who, server.clone(), uri)
+        scene
+            .subscriptions
+            .subscribe(connection, server.clone(), uri)
     };
     subscribe().await.unwrap();
     watched.add("the agent", &agent);
@@ -214,15 +216,15 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     assert!(subscribe().await.is_err());
 }
 
-/// A line connection is closed when its actor is lost in the middle of a call, and when the farewell of its
-/// agent panics; another one goes on. The actor gets no messages, so it can only be killed.
+/// A line connection is closed when its actor fails during a call, and when the disconnect handler of its
+/// agent panics; another connection continues. The actor receives no messages, so it can only be killed.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_lost_is_closed_and_leaves_nothing() {
+async fn failed_connection_is_closed_and_freed() {
     let scene = Scene::new().await;
-    let directory = &scene.reception.directory;
+    let directory = &scene.context.directory;
     let mut watched = Watched::begin();
     let (mut lost, mut lost_writer) = joined(&scene, "agent.lost").await;
-    let actor = scene.reception.agents.get_cell().get_children().remove(0);
+    let actor = scene.context.agents.get_cell().get_children().remove(0);
     let (mut broken, mut broken_writer) = joined(&scene, "agent.broken").await;
     let (mut stays, mut stays_writer) = joined(&scene, "agent.stays").await;
     let call =
@@ -256,10 +258,10 @@ async fn a_connection_that_is_lost_is_closed_and_leaves_nothing() {
     assert!(directory.is_empty());
 }
 
-/// Whoever listens learns that its listener is lost, which hears nothing any more. The actor gets no messages,
-/// so it can only be killed.
+/// A client learns that its listener failed and receives nothing more. The actor receives no messages, so
+/// it can only be killed.
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_is_lost_is_told() {
+async fn client_is_notified_of_its_failed_listener() {
     let scene = Scene::new().await;
     let request = listening();
     let agent = Agent::new_listener(
@@ -269,7 +271,7 @@ async fn a_listener_that_is_lost_is_told() {
         "{}",
         Vec::new(),
     );
-    let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
+    let (agents, directory) = (&scene.context.agents, &scene.context.directory);
     let listener = listener::start(
         agents,
         directory,
@@ -283,8 +285,8 @@ async fn a_listener_that_is_lost_is_told() {
     };
     subscribe().await.unwrap();
     agents.get_cell().get_children().remove(0).kill();
-    let told = tokio::time::timeout(Duration::from_secs(60), listener.wait_until_lost());
-    told.await.expect("it is told");
+    let ended = tokio::time::timeout(Duration::from_secs(60), listener.wait_until_lost());
+    ended.await.expect("it is told");
     assert!(directory.is_empty());
     assert!(subscribe().await.is_err());
 }

@@ -1,4 +1,4 @@
-//! What outlives a restart, and how long.
+//! Tests of stored copies: what survives a restart, and for how long.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::super::copies::{self, CopyToWrite};
 use super::scene::Wire;
 use super::*;
 
-/// A folder with a copy of the index of a node, heard just now.
+/// A folder with a recent copy of the index of a node.
 fn folder(owner: NodeId) -> tempfile::TempDir {
     folder_of(owner, |_| REMOTE_BYTES_MAX)
 }
 
-/// The same of as much of the index as there was room for.
+/// A folder with as much of the index as there is capacity for.
 fn folder_of(owner: NodeId, room: impl FnOnce(usize) -> usize) -> tempfile::TempDir {
     let mut own = LocalIndex::new(5);
     own.set_shares((*rules(&[("demo", None, "*")])).clone());
@@ -46,15 +46,16 @@ fn files(folder: &std::path::Path) -> Vec<String> {
     files.filter(|name| name.contains(".index")).collect()
 }
 
-/// PRJ-007, FED-030: what a node that is away shared is stale, hidden after half a minute and forgotten after a day.
+/// PRJ-007, FED-030: the tools of an unreachable node are stale, hidden after half a minute and dropped
+/// after a day.
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_of_a_node_that_does_not_come_ages() {
+async fn stored_copy_of_an_absent_node_ages() {
     let nas = Wire::new(1).id();
     let dir = folder(nas);
     let path = dir.path().to_owned();
-    let desk = IndexNode::at(2, dir).await;
+    let desk = IndexNode::with_folder(2, dir).await;
     desk.offer(&[("own", &["time"])]);
-    assert_eq!(soon(desk.index.status()).await.unwrap(), []);
+    assert_eq!(within_deadline(desk.index.status()).await.unwrap(), []);
     assert!(
         desk.held.load().servers.is_empty(),
         "nobody is of the cluster yet"
@@ -97,43 +98,46 @@ async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     }
 }
 
-/// FED-004: a copy that was kept is shown as stale before its owner is heard, and is current without a new copy then;
-/// who is not of the cluster any more is not kept.
+/// FED-004: a stored copy is published as stale until its owner's first message, and then becomes current
+/// without a new copy; copies of nodes that left the cluster are dropped.
 #[tokio::test]
-async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
+async fn stored_copy_is_stale_until_its_owner_responds() {
     let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
     scene::members(&[&nas, &desk]);
     nas.offer(&[("demo", &["time"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let links = scene::link(&nas, &desk).await;
-    desk.sees(|held| tools(held) == ["demo:time"]).await;
+    desk.wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
     let path = desk.folder.path().to_owned();
-    soon(async {
+    within_deadline(async {
         while files(&path).is_empty() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    scene::cut(links, LinkClose::Done);
-    let desk = desk.again().await;
+    scene::unlink(links, LinkClose::Done);
+    let desk = desk.restart().await;
     scene::members(&[&nas, &desk]);
-    let held = desk.sees(|held| tools(held) == ["demo:time"]).await;
+    let held = desk
+        .wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
     assert_eq!(held.servers.values().next().unwrap().stage, Stage::Stale);
     let _links = scene::link(&nas, &desk).await;
-    desk.sees(|held| {
+    desk.wait_for_tools(|held| {
         held.servers
             .values()
             .all(|server| server.stage == Stage::Fresh)
     })
     .await;
-    soon(async {
+    within_deadline(async {
         while !desk.index.status().await.unwrap()[0].current {
             tokio::task::yield_now().await;
         }
     })
     .await;
     desk.index.set_members(BTreeMap::new());
-    soon(async {
+    within_deadline(async {
         while !files(&path).is_empty() {
             tokio::task::yield_now().await;
         }
@@ -141,9 +145,9 @@ async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
     .await;
 }
 
-/// PRJ-007: an entry that was not taken does not take the others away over a restart.
+/// PRJ-007: a rejected entry does not remove the others over a restart.
 #[test]
-fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
+fn copy_is_stored_without_rejected_entries() {
     let dir = folder_of(NodeId([1; 32]), |all| all - 1);
     let index = dir.path().join("index");
     let copies = copies::read_copies(&index);
@@ -166,9 +170,9 @@ fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
     );
 }
 
-/// FED-004: a file that was damaged is not believed.
+/// FED-004: a damaged file is ignored.
 #[tokio::test]
-async fn a_damaged_copy_is_not_shown() {
+async fn damaged_copy_is_ignored() {
     let nas = Wire::new(1).id();
     let dir = folder(nas);
     let file = dir.path().join("index").join(&files(dir.path())[0]);
@@ -182,29 +186,30 @@ async fn a_damaged_copy_is_not_shown() {
     assert_eq!(copies::read_copies(&dir.path().join("index")).len(), 1);
 }
 
-/// An owner that starts again tells nothing before it knows of its servers, and then the tools that they had, until they
+/// A restarted owner sends nothing before it knows its servers, and then their earlier tools, until they
 /// list them again.
 #[tokio::test]
-async fn an_owner_that_starts_again_has_the_tools_it_had() {
+async fn restarted_owner_offers_its_earlier_tools() {
     let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
     scene::members(&[&nas, &desk]);
     nas.offer(&[("demo", &["time"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let links = scene::link(&nas, &desk).await;
-    desk.sees(|held| tools(held) == ["demo:time"]).await;
+    desk.wait_for_tools(|held| tools(held) == ["demo:time"])
+        .await;
     let own = nas
         .folder
         .path()
         .join("index")
         .join(format!("{}.own", nas.id));
-    soon(async {
+    within_deadline(async {
         while !own.exists() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    scene::cut(links, LinkClose::Shutdown);
-    let nas = nas.again().await;
+    scene::unlink(links, LinkClose::Shutdown);
+    let nas = nas.restart().await;
     scene::members(&[&nas, &desk]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
     let _links = scene::link(&nas, &desk).await;
@@ -219,9 +224,9 @@ async fn an_owner_that_starts_again_has_the_tools_it_had() {
     nas.index
         .set_offer([(ServerId::new("demo"), Arc::new(starting))].into());
     let starts = |held: &PeerTools| held.servers.values().any(|server| server.record.starting);
-    let held = desk.sees(starts).await;
+    let held = desk.wait_for_tools(starts).await;
     assert_eq!(tools(&held), ["demo:time"]);
     nas.offer(&[("demo", &["time", "echo"])]);
-    let held = desk.sees(|held| tools(held).len() == 2).await;
+    let held = desk.wait_for_tools(|held| tools(held).len() == 2).await;
     assert!(!held.servers.values().any(|server| server.record.starting));
 }

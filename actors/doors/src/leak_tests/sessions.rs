@@ -1,4 +1,4 @@
-//! Sessions over HTTP, with their streams and what they hold of tools.
+//! Tests of HTTP sessions, with their streams and tool caches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +35,13 @@ fn sessions(scene: &Scene, idle: Duration) -> Arc<Sessions> {
         idle,
         replay: 256,
     };
-    Sessions::new(limits, scene.reception.clone())
+    Sessions::new(limits, scene.context.clone())
 }
 
-/// A session that was deleted leaves nothing: not its replay buffer, which a streamed answer filled, nor
-/// its clock, nor what it holds of tools, nor the question its client never answered.
+/// A deleted session is freed: its replay buffer, which a streamed answer filled, its timer, its tool
+/// cache, and its open callback.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_session_leaves_nothing() {
+async fn deleted_session_is_freed() {
     let scene = Scene::new().await;
     let sessions = sessions(&scene, Duration::from_secs(1800));
     let mut watched = Watched::begin();
@@ -59,7 +59,7 @@ async fn a_deleted_session_leaves_nothing() {
     drop(stream);
     let held = session
         .agent
-        .start_tool_cache(Budget::default(), scene.reception.agents.get_cell());
+        .start_tool_cache(Budget::default(), scene.context.agents.get_cell());
     let outside = CallableTools {
         pinned: Vec::new(),
         exists: Box::new(|_| true),
@@ -67,8 +67,8 @@ async fn a_deleted_session_leaves_nothing() {
     held.unwrap().read(outside).await.unwrap();
     let (agent, outside) = (session.agent.clone(), session.agent.new_kernel_call());
     tokio::spawn(async move {
-        let asked = agent.ask(&outside, None, "elicitation/create", Some("{}"));
-        let _ = asked.await;
+        let callback = agent.send_callback(&outside, None, "elicitation/create", Some("{}"));
+        let _ = callback.await;
     });
     tokio::task::yield_now().await;
     watched.add("the session", &session);
@@ -80,12 +80,12 @@ async fn a_deleted_session_leaves_nothing() {
     drop((session, exchange));
     sessions.close(&id);
     watched.gone().await;
-    assert!(sessions.is_empty() && scene.reception.directory.is_empty());
+    assert!(sessions.is_empty() && scene.context.directory.is_empty());
 }
 
-/// Nor does one that nobody used, so that it ended by itself.
+/// An unused session that ended by its idle timeout is freed.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_idled_out_leaves_nothing() {
+async fn idle_session_is_freed_after_its_timeout() {
     let scene = Scene::new().await;
     let sessions = sessions(&scene, Duration::ZERO);
     let mut watched = Watched::begin();
@@ -94,21 +94,21 @@ async fn a_session_that_idled_out_leaves_nothing() {
     watched.add("its agent", &session.agent);
     drop(session);
     watched.gone().await;
-    assert!(sessions.is_empty() && scene.reception.directory.is_empty());
+    assert!(sessions.is_empty() && scene.context.directory.is_empty());
 }
 
-/// The only child of the agents' parent that is told these.
+/// The only child of the agents' supervisor with these messages.
 fn child<M: Send + 'static>(scene: &Scene) -> ActorCell {
-    let mut children = scene.reception.agents.get_cell().get_children();
+    let mut children = scene.context.agents.get_cell().get_children();
     children.retain(|child| child.is_message_type_of::<Queued<M>>() == Some(true));
     assert_eq!(children.len(), 1);
     children.remove(0)
 }
 
-/// A session whose actor panics has ended: its id is unknown, its call is cancelled, its stream is at its
-/// end, its question fails. Another session is as before.
+/// A session whose actor panics has ended: its id is unknown, its call is cancelled, its stream has ended,
+/// its callback fails. Another session is not affected.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_panics_ends_and_leaves_nothing() {
+async fn panicking_session_ends_and_is_freed() {
     let scene = Scene::new().await;
     let sessions = sessions(&scene, Duration::from_secs(1800));
     let mut watched = Watched::begin();
@@ -121,36 +121,36 @@ async fn a_session_that_panics_ends_and_leaves_nothing() {
     let mut stream = session.open_stream(session.streams.open(lane, false));
     let (agent, outside) = (session.agent.clone(), session.agent.new_kernel_call());
     let asking = tokio::spawn(async move {
-        let asked = agent.ask(&outside, None, "elicitation/create", Some("{}"));
-        asked.await.is_err()
+        let callback = agent.send_callback(&outside, None, "elicitation/create", Some("{}"));
+        callback.await.is_err()
     });
     tokio::task::yield_now().await;
     watched.add("the session", &session);
     watched.add("its agent", &session.agent);
     watched.add("its exchange", &exchange);
     actor.send_message(Queued::<SessionMsg>::panic()).unwrap();
-    let heard = async {
+    let failed = async {
         exchange.wait_until_cancelled().await;
         while stream.next().await.is_some() {}
         asking.await.unwrap()
     };
-    let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
-    assert_eq!(heard, Ok(true), "the question fails");
+    let failed = tokio::time::timeout(Duration::from_secs(60), failed).await;
+    assert_eq!(failed, Ok(true), "the question fails");
     assert!(sessions.get(session.id.as_str()).is_none());
     assert!(sessions.get(other.id.as_str()).is_some());
     sessions.close(&other.id);
     drop((session, other, exchange, stream));
     watched.gone().await;
-    assert!(sessions.is_empty() && scene.reception.directory.is_empty());
+    assert!(sessions.is_empty() && scene.context.directory.is_empty());
 }
 
-/// A tool cache that panics is an error to who asked it; the next request of its session starts an empty one.
+/// A panicking tool cache fails its request; the next request of the session starts an empty cache.
 #[tokio::test(start_paused = true)]
-async fn a_tool_cache_that_panics_is_started_again_at_its_next_use() {
+async fn panicking_tool_cache_is_restarted_at_its_next_use() {
     let scene = Scene::new().await;
     let sessions = sessions(&scene, Duration::from_secs(1800));
     let session = opened(&sessions).await;
-    let agents = scene.reception.agents.get_cell();
+    let agents = scene.context.agents.get_cell();
     let cache = || {
         let cache = session
             .agent
@@ -165,8 +165,8 @@ async fn a_tool_cache_that_panics_is_started_again_at_its_next_use() {
     first.read(outside()).await.unwrap();
     let actor = child::<ToolCacheMsg>(&scene);
     actor.send_message(Queued::<ToolCacheMsg>::panic()).unwrap();
-    let heard = tokio::time::timeout(Duration::from_secs(60), first.read(outside())).await;
-    assert!(heard.expect("an answer comes").is_err());
+    let failed = tokio::time::timeout(Duration::from_secs(60), first.read(outside())).await;
+    assert!(failed.expect("an answer comes").is_err());
     cache().read(outside()).await.unwrap();
     assert!(sessions.get(session.id.as_str()).is_some());
     let id = session.id.clone();

@@ -1,4 +1,4 @@
-//! The ticket creator's side of pairing: one task for each link, and as many as the transport accepts.
+//! The inviter's side of pairing: one task for each link, bounded by the transport.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use tokio::sync::watch;
 
 use super::PairingMsg;
 
-/// What becomes of a node that waits.
+/// The decision about a waiting node.
 #[derive(Clone, Debug, Default)]
 pub enum PairingDecision {
-    /// Nobody has decided.
+    /// No decision yet.
     #[default]
     Pending,
-    /// It is admitted: the messages that it is sent.
+    /// The node is admitted: the messages to send to it.
     Approved(Arc<Vec<PairingMessage>>),
-    /// It is not, and why.
+    /// The node is denied, with the reason.
     Denied(String),
 }
 
-/// Follows what becomes of a ticket.
+/// Receives the decision about a ticket.
 pub(super) type DecisionReceiver = watch::Receiver<PairingDecision>;
 
-/// A ticket that was shown.
+/// A shown ticket.
 #[derive(Clone, Debug)]
 pub struct TicketRequest {
     pub(super) request: PairingAsk,
-    /// Revealed, of a node that committed to it.
+    /// The revealed nonce of a node that committed to it.
     pub(super) nonce: Option<WordNonce>,
     pub(super) node: NodeId,
     pub(super) key: [u8; 32],
@@ -56,15 +56,15 @@ impl TicketRequest {
 }
 
 /// Serves one node, until it is admitted or rejected, or its link ends.
-pub(super) async fn serve_guest(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
-    let asked = link.first_message().await.ok().flatten();
-    let asked = asked.and_then(|bytes| PairingMessage::decode(&bytes).ok());
-    let Some(PairingMessage::Ask(ask)) = asked else {
+pub(super) async fn serve_node(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
+    let request = link.first_message().await.ok().flatten();
+    let request = request.and_then(|bytes| PairingMessage::decode(&bytes).ok());
+    let Some(PairingMessage::Ask(ask)) = request else {
         return;
     };
     let id = ask.ticket;
     let commits = ask.commitment.is_some();
-    let mut asked = TicketRequest {
+    let mut request = TicketRequest {
         request: ask,
         nonce: None,
         node: link.peer(),
@@ -73,14 +73,14 @@ pub(super) async fn serve_guest(mut link: PairingLink, mailbox: Mailbox<PairingM
         address: link.address(),
     };
     if commits {
-        asked.nonce = exchange_nonces(&mut link, &asked, &mailbox).await;
-        if asked.nonce.is_none() {
+        request.nonce = exchange_nonces(&mut link, &request, &mailbox).await;
+        if request.nonce.is_none() {
             return link.finish().await;
         }
     }
     let (reply, answer) = Reply::new();
     if mailbox
-        .send_to_self(PairingMsg::ShowTicket(Box::new(asked), reply))
+        .send_to_self(PairingMsg::ShowTicket(Box::new(request), reply))
         .is_err()
     {
         return;
@@ -104,14 +104,14 @@ pub(super) async fn serve_guest(mut link: PairingLink, mailbox: Mailbox<PairingM
     }
 }
 
-/// Commits to this side's nonce and reads the node's; nothing where it is refused, or says something else.
+/// Commits to this side's nonce and reads the node's; `None` if it is refused or sends something else.
 async fn exchange_nonces(
     link: &mut PairingLink,
-    asked: &TicketRequest,
+    request: &TicketRequest,
     mailbox: &Mailbox<PairingMsg>,
 ) -> Option<WordNonce> {
     let (reply, answer) = Reply::new();
-    let commit = PairingMsg::Commit(Box::new(asked.clone()), reply);
+    let commit = PairingMsg::Commit(Box::new(request.clone()), reply);
     mailbox.send_to_self(commit).ok()?;
     match answer.await.ok()? {
         Ok(committed) => {
@@ -145,7 +145,7 @@ async fn wait_for_decision(
 ) {
     let decision = tokio::select! {
         decision = next_decision(&mut decided) => decision,
-        // Nothing is said meanwhile: the link is gone, or took too long, and comes again.
+        // The node sends nothing meanwhile: the link is gone or timed out, and the node reconnects.
         _said = link.next() => return,
     };
     match decision {
@@ -168,7 +168,7 @@ async fn wait_for_decision(
     }
 }
 
-/// The decision, once there is one; none where the ticket is gone without.
+/// Waits for the decision; pending if the ticket is gone without one.
 async fn next_decision(decided: &mut DecisionReceiver) -> PairingDecision {
     let is_made = |decision: &PairingDecision| !matches!(decision, PairingDecision::Pending);
     match decided.wait_for(is_made).await {
@@ -177,7 +177,7 @@ async fn next_decision(decided: &mut DecisionReceiver) -> PairingDecision {
     }
 }
 
-/// The next message; `None` for anything that is none.
+/// The next message; `None` for an invalid one.
 pub(super) async fn receive_message(link: &mut PairingLink) -> Option<PairingMessage> {
     let bytes = link.next().await.ok()??;
     PairingMessage::decode(&bytes).ok()

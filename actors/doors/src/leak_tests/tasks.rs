@@ -1,4 +1,4 @@
-//! Calls that go on without their requests: tasks, and those that wait for their clients.
+//! Tests of calls that continue without their requests: tasks and suspended calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
     })
 }
 
-/// A call that answers when it is told to, or taken back.
+/// Creates a call that answers on demand, or when it is cancelled.
 fn background() -> (Arc<BackgroundCall>, oneshot::Sender<Bytes>) {
     let round = CallRound {
         id: RequestId::from_json("1").unwrap(),
@@ -50,28 +50,27 @@ fn background() -> (Arc<BackgroundCall>, oneshot::Sender<Bytes>) {
         answered_at: None,
     };
     let exchange = InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, true))));
-    let (tell, told) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let own = exchange.clone();
     let answering = GuardedAnswer::new(|| {
         Box::pin(async move {
             tokio::select! {
-                told = told => told.map_err(|_| Refusal::Cancelled),
+                answer = answer => answer.map_err(|_| Refusal::Cancelled),
                 () = own.wait_until_cancelled() => Err(Refusal::Cancelled),
             }
         })
     });
-    (BackgroundCall::start(exchange, answering), tell)
+    (BackgroundCall::start(exchange, answering), sender)
 }
 
-/// A task that has ended keeps its result and nothing else, and one that is forgotten, long before its
-/// time is over, not even that.
+/// An ended task stores only its result, and a removed task, long before its expiry, not even that.
 #[tokio::test(start_paused = true)]
-async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
+async fn ended_task_stores_its_result_until_removed() {
     let scene = Scene::new().await;
-    let tasks = scene.reception.stateless.tasks.clone();
-    let who = AgentId::new("agent.local");
+    let tasks = scene.context.stateless.tasks.clone();
+    let agent = AgentId::new("agent.local");
     let mut forgotten = Watched::begin();
-    let (caller, (background, tell)) = (caller(&who), background());
+    let (caller, (background, sender)) = (caller(&agent), background());
     forgotten.add("the caller", &caller);
     forgotten.add("the call", &background);
     forgotten.add("its exchange", &background.call);
@@ -96,23 +95,25 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
         panic!("{named:?}");
     };
     drop(caller);
-    tell.send(Bytes::from_static(br#"{"content":[]}"#)).unwrap();
-    // Its keeper waits for its time; all else is gone.
+    sender
+        .send(Bytes::from_static(br#"{"content":[]}"#))
+        .unwrap();
+    // Its follower waits until it expires; all else is freed.
     forgotten.but_tasks(1).gone().await;
     let got = tasks.get((boot, number)).unwrap();
     assert!(String::from_utf8_lossy(&got).contains("content"), "{got:?}");
     let gone = Watched::begin().less_tasks(1);
-    tasks.cancel_for_agent(&who).await;
+    tasks.cancel_for_agent(&agent).await;
     assert!(tasks.get((boot, number)).is_none());
     gone.gone().await;
 }
 
-/// What follows tasks ends with its supervisor, however that ends.
+/// The follower of a task ends with its supervisor, for whatever reason that ends.
 #[tokio::test(start_paused = true)]
-async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
+async fn task_follower_ends_with_its_supervisor() {
     let scene = Scene::new().await;
-    let tasks = scene.reception.stateless.tasks.clone();
-    let (caller, (background, tell)) = (caller(&AgentId::new("agent.local")), background());
+    let tasks = scene.context.stateless.tasks.clone();
+    let (caller, (background, sender)) = (caller(&AgentId::new("agent.local")), background());
     let call = LongCall {
         server: ServerId::new("it"),
         tool: "slow".into(),
@@ -128,7 +129,9 @@ async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
     };
     tasks.create(again, &call, background).await.unwrap();
     let both = Watched::begin().less_tasks(2);
-    tell.send(Bytes::from_static(br#"{"content":[]}"#)).unwrap();
+    sender
+        .send(Bytes::from_static(br#"{"content":[]}"#))
+        .unwrap();
     scene
         .following
         .send_message(Queued::<TaskSupervisorMsg>::panic())
@@ -136,15 +139,15 @@ async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
     both.gone().await;
 }
 
-/// A panic of what follows a task fails the task, takes its call back and lets go of it; the task is kept
-/// and can be asked after.
+/// A panic of the follower fails the task, cancels its call and releases it; the task stays stored and can
+/// be queried.
 #[tokio::test(start_paused = true)]
-async fn a_task_whose_keeper_panics_has_failed() {
+async fn task_with_panicking_follower_fails() {
     let scene = Scene::new().await;
-    let tasks = scene.reception.stateless.tasks.clone();
-    let who = AgentId::new("agent.local");
+    let tasks = scene.context.stateless.tasks.clone();
+    let agent = AgentId::new("agent.local");
     let mut watched = Watched::begin();
-    // No stateless client's: whatever follows it relies on that.
+    // Not of a stateless client: its follower relies on that.
     let exchange = InFlightCall::new(ReplyPath::Discard);
     let own = exchange.clone();
     let answering = GuardedAnswer::new(|| {
@@ -154,7 +157,7 @@ async fn a_task_whose_keeper_panics_has_failed() {
         })
     });
     let background = BackgroundCall::start(exchange, answering);
-    let caller = caller(&who);
+    let caller = caller(&agent);
     watched.add("the call", &background);
     watched.add("its exchange", &background.call);
     let call = LongCall {
@@ -181,23 +184,23 @@ async fn a_task_whose_keeper_panics_has_failed() {
         serde_json::from_slice(&tasks.get((boot, number)).unwrap()).unwrap();
     assert_eq!(got["status"], "failed", "{got}");
     assert_eq!(got["error"]["code"], -32603, "{got}");
-    tasks.cancel_for_agent(&who).await;
+    tasks.cancel_for_agent(&agent).await;
     assert!(tasks.get((boot, number)).is_none());
 }
 
-/// A call that was suspended and whose client came back leaves no clock.
+/// A suspended call whose client returned leaves no timer.
 #[tokio::test(start_paused = true)]
-async fn a_suspended_call_leaves_nothing() {
+async fn resumed_call_is_freed() {
     let scene = Scene::new().await;
-    let suspended = &scene.reception.stateless.suspended;
+    let suspended = &scene.context.stateless.suspended;
     let mut watched = Watched::begin();
-    let (caller, (background, tell)) = (caller(&AgentId::new("agent.local")), background());
+    let (caller, (background, sender)) = (caller(&AgentId::new("agent.local")), background());
     watched.add("the caller", &caller);
     watched.add("the call", &background);
     suspended.suspend(1, background, caller, None).unwrap();
-    let taken = suspended.take(1).unwrap();
-    tell.send(Bytes::new()).unwrap();
-    taken.background.wait_for_outcome().await.unwrap();
-    drop(taken);
+    let resumed = suspended.take(1).unwrap();
+    sender.send(Bytes::new()).unwrap();
+    resumed.background.wait_for_outcome().await.unwrap();
+    drop(resumed);
     watched.gone().await;
 }

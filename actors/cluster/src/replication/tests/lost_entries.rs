@@ -1,4 +1,4 @@
-//! Logs on disk that lack something of what they held.
+//! Tests of logs on disk that have lost entries.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::super::disk::{LoadedLogs, LogJournals, LogsIdentity, open_existing};
 use super::scene::{Scene, by, name};
 use super::*;
 
-/// Cuts entries off the end of the file.
+/// Removes entries from the end of the file.
 async fn cut_off(path: &Path, entries: usize) {
     let opened = Journal::open(path, "logs of a cluster").unwrap();
     let keep = opened.entries.len() - entries;
@@ -19,20 +19,20 @@ async fn cut_off(path: &Path, entries: usize) {
 }
 
 impl Scene {
-    fn shortened(&self, n: u8) -> Option<Arc<str>> {
+    fn loss(&self, n: u8) -> Option<Arc<str>> {
         self.view(n).loss.clone()
     }
 }
 
-/// The revoke was written by the owner itself, so nobody else could take the grant back: without its last entry the
-/// owner lets nobody in, over restarts, until another node has brought it.
+/// The owner itself wrote the revocation, so no other node could revoke the grant: without its last entry
+/// the owner suspends it, over restarts, until another node has sent the entry.
 #[tokio::test]
-async fn a_revoke_cut_off_the_log_keeps_the_grant_closed_until_it_is_refilled() {
+async fn lost_revocation_suspends_the_grant_until_the_log_is_refilled() {
     let mut scene = Scene::granted().await;
     scene.confirmed(0).await;
     scene.write(0, revoke(1)).await.unwrap();
     scene
-        .until("it is closed", |scene| !scene.opens(0, 1))
+        .wait_until("it is closed", |scene| !scene.is_granted(0, 1))
         .await;
     scene.confirmed(1).await;
     scene.stop(0).await;
@@ -43,43 +43,44 @@ async fn a_revoke_cut_off_the_log_keeps_the_grant_closed_until_it_is_refilled() 
     for bytes in [&short[..], &whole[..whole.len() - 1]] {
         fs::write(&path, bytes).unwrap();
         scene.start(0).await;
-        let why = scene.shortened(0).unwrap();
+        let why = scene.loss(0).unwrap();
         assert!(
             why.contains("has been shortened") && why.contains("mgp accept cluster/logs/logs"),
             "{why}"
         );
-        assert!(!scene.opens(0, 1));
+        assert!(!scene.is_granted(0, 1));
         scene.stop(0).await;
     }
-    // A whole copy is all it takes.
+    // Restoring a whole copy is enough.
     fs::write(&path, &whole).unwrap();
     scene.start(0).await;
-    assert_eq!(scene.shortened(0), None);
+    assert_eq!(scene.loss(0), None);
     scene.stop(0).await;
     fs::write(&path, &short).unwrap();
     scene.start(0).await;
-    assert!(scene.shortened(0).is_some());
-    scene.together(0);
+    assert!(scene.loss(0).is_some());
+    scene.link_all(0);
     scene
-        .until("it is refilled", |scene| scene.shortened(0).is_none())
+        .wait_until("it is refilled", |scene| scene.loss(0).is_none())
         .await;
     scene
-        .until("the lease holds", |scene| {
+        .wait_until("the lease holds", |scene| {
             scene.view(0).silent_node.is_none()
         })
         .await;
-    assert!(!scene.opens(0, 1), "the revoke is back");
-    // What other nodes confirm is on disk: it asks them anew within a third of a lease.
-    scene.pass(11).await;
+    assert!(!scene.is_granted(0, 1), "the revoke is back");
+    // Other nodes confirm only what is on their disks: the node asks again within a third of a lease.
+    scene.advance(11).await;
     scene.confirmed(0).await;
     scene.restart(0).await;
-    assert_eq!(scene.shortened(0), None, "it is on disk again");
+    assert_eq!(scene.loss(0), None, "it is on disk again");
 }
 
-/// Without the file a node knows of no cluster; what it was in is named, and who joins that again has it all.
+/// Without the file a node knows of no cluster; its former cluster is named, and rejoining restores the
+/// logs.
 #[tokio::test]
 async fn logs_that_are_missing_or_empty_are_reported() {
-    let mut scene = Scene::of(2).await;
+    let mut scene = Scene::with_cluster(2).await;
     scene.stop(1).await;
     let path = scene.folder(1).join("logs");
     for emptied in [true, false] {
@@ -89,7 +90,7 @@ async fn logs_that_are_missing_or_empty_are_reported() {
             fs::remove_file(&path).unwrap()
         }
         scene.start(1).await;
-        let why = scene.shortened(1).unwrap();
+        let why = scene.loss(1).unwrap();
         assert!(
             why.contains("is missing or empty") && why.contains("mgp nodes join"),
             "{why}"
@@ -98,52 +99,52 @@ async fn logs_that_are_missing_or_empty_are_reported() {
         scene.stop(1).await;
     }
     scene.start(1).await;
-    scene.let_in(1, MemberRole::Admin).await;
+    scene.admit_node(1, MemberRole::Admin).await;
     scene
-        .until("it lacks nothing", |scene| scene.shortened(1).is_none())
+        .wait_until("it lacks nothing", |scene| scene.loss(1).is_none())
         .await;
     scene.restart(1).await;
-    assert_eq!(scene.shortened(1), None);
-    // Who leaves has no logs on purpose.
-    scene.at(1).forget(by()).await.unwrap();
+    assert_eq!(scene.loss(1), None);
+    // A node that leaves has no logs on purpose.
+    scene.handle(1).forget(by()).await.unwrap();
     scene.restart(1).await;
-    assert_eq!((scene.shortened(1), scene.view(1).cluster), (None, None));
-    scene.at(1).found_cluster(name(1), by()).await.unwrap();
+    assert_eq!((scene.loss(1), scene.view(1).cluster), (None, None));
+    scene.handle(1).found_cluster(name(1), by()).await.unwrap();
     scene.restart(1).await;
-    assert_eq!(scene.shortened(1), None);
+    assert_eq!(scene.loss(1), None);
 }
 
-/// Revocations that are owed, and nodes of which two lives were found, are known to nobody else.
+/// Unsigned revocations, and nodes of which two live instances were found, exist on this node only.
 #[tokio::test]
-async fn what_nobody_else_has_stays_closed_until_it_is_put_back_or_accepted() {
+async fn unrecoverable_loss_suspends_grants_until_restored_or_accepted() {
     let mut scene = Scene::granted().await;
     scene.stop(0).await;
     scene.start(0).await;
     scene.write(0, revoke(1)).await.unwrap();
-    assert!(!scene.opens(0, 1));
+    assert!(!scene.is_granted(0, 1));
     scene.stop(0).await;
     let path = scene.folder(0).join("owed");
     let whole = fs::read(&path).unwrap();
     assert!(!whole.is_empty());
     fs::remove_file(&path).unwrap();
     scene.start(0).await;
-    let why = scene.shortened(0).unwrap();
+    let why = scene.loss(0).unwrap();
     assert!(why.contains("mgp accept cluster/logs/owed"), "{why}");
-    scene.together(0);
+    scene.link_all(0);
     scene.confirmed(0).await;
     scene
-        .until("all was heard", |scene| scene.view(0).silent_node.is_none())
+        .wait_until("all was heard", |scene| scene.view(0).silent_node.is_none())
         .await;
-    assert!(!scene.opens(0, 1), "no other node has what was owed");
+    assert!(!scene.is_granted(0, 1), "no other node has what was owed");
     scene.stop(0).await;
     fs::write(&path, &whole).unwrap();
     scene.start(0).await;
-    assert_eq!((scene.shortened(0), scene.view(0).owed_revokes), (None, 1));
+    assert_eq!((scene.loss(0), scene.view(0).owed_revokes), (None, 1));
 }
 
-/// A folder of a kernel that knew of no witnesses opens, and is witnessed from then on.
+/// A folder of a kernel without witnesses opens, and is witnessed from then on.
 #[tokio::test]
-async fn logs_without_a_witness_open_and_have_one_then() {
+async fn logs_without_a_witness_open_and_get_one() {
     let mut scene = Scene::granted().await;
     scene.stop(0).await;
     let data_dir = scene.folder(0).parent().unwrap().to_owned();
@@ -151,17 +152,17 @@ async fn logs_without_a_witness_open_and_have_one_then() {
         fs::remove_file(data_dir.join(name)).unwrap();
     }
     scene.start(0).await;
-    assert_eq!(scene.shortened(0), None);
+    assert_eq!(scene.loss(0), None);
     scene.stop(0).await;
     cut_off(&scene.folder(0).join("logs"), 1).await;
     scene.start(0).await;
-    assert!(scene.shortened(0).is_some());
+    assert!(scene.loss(0).is_some());
 }
 
-/// A kernel may end between any two of the writes of a beginning and an end: the next start reports nothing.
+/// The kernel may crash between any two writes of joining and leaving: the next start reports no loss.
 #[tokio::test]
-async fn a_crash_while_a_cluster_is_entered_or_left_reports_nothing() {
-    let mut scene = Scene::of(1).await;
+async fn crash_while_joining_or_leaving_reports_no_loss() {
+    let mut scene = Scene::with_cluster(1).await;
     scene.stop(0).await;
     let folder = scene.folder(0);
     let data_dir = folder.parent().unwrap().to_owned();
@@ -179,10 +180,10 @@ async fn a_crash_while_a_cluster_is_entered_or_left_reports_nothing() {
     let (owner, journals): (LogsIdentity, LogJournals) = (opened.owner, opened.journals);
     journals.forget_all().await.unwrap();
     assert_eq!(reports(), (None, None));
-    // The witness goes first: the logs may still be there.
+    // The witness is deleted first: the logs may still exist.
     fs::write(folder.join("logs"), &logs).unwrap();
     assert_eq!(reports(), (Some(Vec::new()), None));
-    // And it comes last: the logs may be there already.
+    // It is created last: the logs may exist already.
     let after = records();
     let again = LogJournals::create(folder.clone(), &owner, &[], witness())
         .await

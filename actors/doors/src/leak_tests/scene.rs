@@ -1,4 +1,4 @@
-//! A kernel of which only the agents' side is there, and who looks whether things are gone.
+//! The agents' side of a kernel, for tests that check whether objects are freed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -38,15 +38,15 @@ use mgp_tools::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// When a request ends in a panic that does so later.
+/// The delay before a request that panics later.
 pub(crate) const LATER: Duration = Duration::from_millis(50);
 
 /// The agents' side of a kernel.
 pub(crate) struct Scene {
-    pub(crate) reception: EndpointContext,
+    pub(crate) context: EndpointContext,
     pub(crate) routes: Arc<Slow>,
     pub(crate) subscriptions: SubscriptionsHandle,
-    /// What follows tasks.
+    /// The supervisor of task followers.
     pub(crate) following: ActorCell,
     pub(crate) events: EventsHandle,
     _folder: TempDir,
@@ -90,7 +90,7 @@ impl Scene {
             boot,
         };
         Self {
-            reception: EndpointContext {
+            context: EndpointContext {
                 agents,
                 routes: routes.clone(),
                 message_budgets: MessageBudgets::new(128 << 20, 8 << 20),
@@ -129,16 +129,16 @@ fn nothing() -> PublishedCatalog {
     }
 }
 
-/// Answers every request but `ping` only when it is cancelled, like a slow server. One whose params say
-/// "panics" ends in a panic: "at once", or a while "later"; so does the farewell of `agent.broken`. Knows who
-/// came, without holding them.
+/// Answers every request but `ping` only when it is cancelled, like a slow server. A request with "panics"
+/// in its params panics: "at once", or "later"; so does the disconnect handler of `agent.broken`. Records
+/// callers without holding them.
 #[derive(Default)]
 pub(crate) struct Slow {
     pub(crate) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
 }
 
 impl Slow {
-    fn note(&self, caller: &Arc<Caller>) {
+    fn record_caller(&self, caller: &Arc<Caller>) {
         let agent = caller.live_connection();
         let agent = agent.map_or_else(Weak::new, |agent| Arc::downgrade(&agent));
         self.came
@@ -159,7 +159,7 @@ impl Routes for Slow {
         if request.method == "ping" {
             return Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))));
         }
-        self.note(&request.caller);
+        self.record_caller(&request.caller);
         let says = |words: &str| request.params.as_deref().is_some_and(|p| p.contains(words));
         assert!(!says("panics at once"), "as it was told to");
         let later = says("panics later");
@@ -191,7 +191,7 @@ impl Routes for Slow {
     }
 
     fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture {
-        self.note(&caller);
+        self.record_caller(&caller);
         Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))
     }
 

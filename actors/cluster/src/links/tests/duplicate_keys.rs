@@ -1,4 +1,4 @@
-//! A node of which two lives were found.
+//! Tests of a node of which two live instances were found.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkGone, StreamFailure};
 use tokio::net::UdpSocket;
 
-use super::scene::{pinned, two};
+use super::scene::{linked_pair, pinned};
 
-/// FEDERATION, cloned: whichever comes is told why it has no link, says so, and does not storm.
+/// FEDERATION, cloned: each instance is notified why it has no link, reports it, and retries rarely.
 #[tokio::test]
-async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
-    let (mut a, mut b) = two().await;
+async fn duplicated_node_is_notified_and_retries_rarely() {
+    let (mut a, mut b) = linked_pair().await;
     let (a_node, b_node) = (a.key.node_id(), b.key.node_id());
     let twice = LinkGone(StreamFailure::LinkClosed(LinkClose::TwoLives));
     let mut pins = pinned(&[&b.key]);
@@ -26,20 +26,20 @@ async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
         status[0].is_blocked && trouble.contains("mgp nodes rekey"),
         "{trouble}"
     );
-    // A hint is no reason to come sooner.
+    // A hint does not cause an earlier retry.
     let elsewhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     b.links.add_hint(a_node, elsewhere.local_addr().unwrap());
     let mut packet = [0; 1];
     let comes = elsewhere.recv_from(&mut packet);
-    let soon = tokio::time::timeout(Duration::from_millis(700), comes).await;
-    assert!(soon.is_err(), "it came at once");
+    let early = tokio::time::timeout(Duration::from_millis(700), comes).await;
+    assert!(early.is_err(), "it came at once");
     let status = a.links.status().await.unwrap();
     assert!(status[0].linked.is_none() && !status[0].is_blocked);
     assert!(
         a.events.try_recv().is_err(),
         "no link came about, and none was dialed"
     );
-    // Who is taken again has its link the next time that it comes.
+    // A node that is allowed again is linked at its next retry.
     a.pin(&[&b.key]).await;
     a.up().await;
     b.up().await;
