@@ -5,11 +5,11 @@
 
 mod changes;
 /// Edits of a file that preserve comments.
-pub mod edit;
+pub(crate) mod edit;
 mod file;
 mod kernel;
 mod mentions;
-pub mod named_secrets;
+pub(crate) mod named_secrets;
 mod parsing;
 mod references;
 mod sections;
@@ -28,28 +28,22 @@ use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_store::regular_file;
 
-pub use changes::{WrittenKeys, pending_restart};
-pub use kernel::KernelConfig;
-pub use mentions::Mention;
+pub(crate) use changes::{WrittenKeys, pending_restart};
+pub(crate) use kernel::KernelConfig;
+pub(crate) use mentions::Mention;
 pub(crate) use mentions::mentions_of_set;
 pub(crate) use parsing::NAME_PLACEHOLDER as NAME_IN_COMMAND;
-pub use parsing::{Env, Location, Lookup, Problem, SecretsConfig, Severity, VariableLookup};
-pub use references::{
+pub(crate) use parsing::{Env, Lookup, Problem, SecretsConfig, Severity, VariableLookup};
+pub(crate) use references::{
     ReadKind, ReadReference, SecretReference, read_references, secret_references,
 };
-pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, check_host_port};
-pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
-pub use sections::http::lite::LiteConfig;
-pub use sections::http::oauth::OAuthConfig;
-pub use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
-pub use sections::http::{HttpAuth, HttpConfig};
-pub use sections::network::NetworkConfig;
-pub use sections::{
-    AccessConfig, ConfirmationConfig, DataConfig, ListsConfig, LogConfig, LogFormat, MetricsConfig,
-    QuestionsConfig, RegistryConfig, SocketConfig, StreamsConfig,
-};
+pub(crate) use sections::http::HttpAuth;
+pub(crate) use sections::http::lite::LiteConfig;
+pub(crate) use sections::http::oauth::OAuthConfig;
+pub(crate) use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
+pub(crate) use sections::{LogFormat, RegistryConfig};
 
 use self::file::ParsedFile;
 use crate::trust::{self, FILE_BYTES_MAX, ProjectFile, TrustStore};
@@ -67,7 +61,7 @@ pub struct LoadedConfig {
     /// The files in force and the paths to watch.
     pub(crate) files: Vec<ConfigFile>,
     /// The result for the project's file.
-    pub project: ProjectFile,
+    pub(crate) project: ProjectFile,
     /// Values that may be secrets.
     secrets: Vec<String>,
 }

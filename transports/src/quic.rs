@@ -38,8 +38,7 @@ pub use inbound::{InboundCall, InboundStream, InboundStreams};
 pub use limits::MAX_FOLLOWS;
 #[cfg(test)]
 pub(crate) use limits::{
-    DIALED_ADDRESSES, HANDSHAKE_TIMEOUT, IDLE, LINK_MEMORY, LINKS_PER_NODE, MAX_CALLS,
-    MAX_HANDSHAKES, MAX_LISTENS, MAX_PAIRINGS, MAX_SYNCS,
+    IDLE, LINKS_PER_NODE, MAX_CALLS, MAX_HANDSHAKES, MAX_LISTENS, MAX_PAIRINGS,
 };
 pub use link::{BeginCallError, LinkGone, NewLink, NodeLink, PacketLoss};
 pub use negotiation::{HelloProvider, LinkError};

@@ -4,11 +4,11 @@
 pub mod agent_registry;
 pub mod connection;
 mod console;
-#[cfg(test)]
-mod leak_tests;
 mod endpoint_context;
 mod grpc_endpoint;
 mod http_endpoint;
+#[cfg(test)]
+mod leak_tests;
 mod lite;
 mod message_budgets;
 mod node_endpoint;

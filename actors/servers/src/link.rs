@@ -54,15 +54,12 @@ pub use self::call_context::FinalCheck;
 pub use self::calls::{Call, MetadataHeaders};
 pub use self::event::{LinkEvent, McplAnswer, McplMessage, ReportedEvent};
 pub use self::followed_channels::{ChannelRequest, FollowEvent};
-pub use self::late_messages::LateMessages;
 pub(crate) use self::request_meta::error_code;
-pub use self::request_meta::kernel_params;
-pub use self::server_methods::{
-    Callback, McplCheck, MethodHandler, MethodRequirement, SERVER_METHODS,
-};
+pub(crate) use self::request_meta::kernel_params;
+pub use self::server_methods::Callback;
 pub use self::wire::Wire;
-pub use self::wire::http::{DetectedTransport, HttpTarget, HttpWire, OpenError, SseWire};
-pub use self::wire::lite::{LiteWire, VERSION_LABEL};
+pub(crate) use self::wire::http::{DetectedTransport, HttpTarget, HttpWire, SseWire};
+pub(crate) use self::wire::lite::{LiteWire, VERSION_LABEL};
 pub use self::wire::node::NodeWire;
 
 use self::call_queue::CallQueue;

@@ -37,7 +37,7 @@ pub use self::follower::EventBatch;
 #[cfg(test)]
 pub(crate) use self::head::read as read_head;
 #[cfg(test)]
-pub(crate) use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, EVENTS_MAX};
+pub(crate) use self::queue::{CALLS_BYTES_MAX, CALLS_MAX};
 use self::queue::{LogQueue, QueuedEntry};
 pub(crate) use self::replay::with_sequence;
 pub use self::startup::LogOptions;

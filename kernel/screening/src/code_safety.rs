@@ -19,8 +19,6 @@ mod syntax_tree;
 
 pub use policy::{ALLOWED_IMPORTS, CodePolicy, Declaration, Floor, Level};
 pub(crate) use rejection::CodeFinding;
-#[cfg(test)]
-pub(crate) use rejection::MAX_FINDINGS;
 pub use rejection::{CodeRule, Rejection};
 
 use rejection::Findings;

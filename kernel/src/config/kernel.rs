@@ -44,8 +44,8 @@ macro_rules! kernel_config {
         /// The configuration except servers.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct KernelConfig {
-            $($(#[$doc])* pub $field: $type,)+
-            $($(#[$named_doc])* pub $named: $named_type,)+
+            $($(#[$doc])* pub(crate) $field: $type,)+
+            $($(#[$named_doc])* pub(crate) $named: $named_type,)+
         }
 
         impl KernelConfig {

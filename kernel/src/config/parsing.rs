@@ -16,15 +16,15 @@ mod tuning;
 pub(super) use context::{FileContext, StartOrder};
 pub(crate) use lookup::NAME_PLACEHOLDER;
 pub(super) use lookup::PlaceholderLookup;
-pub use lookup::{Lookup, SecretsConfig};
-pub use problem::{Location, Problem, Severity};
+pub(crate) use lookup::{Lookup, SecretsConfig};
+pub(crate) use problem::{Problem, Severity};
 pub(super) use section::{ReadSection, Section, table_key};
 pub(super) use source_file::SourceFile;
 pub(super) use suggestions::{nearest, render_list};
 pub(crate) use tuning::tuning_path;
 
 /// Looks up variables only.
-pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
+pub(crate) type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
 
 /// Looks up variables and secrets.
-pub type Env<'e> = dyn Lookup + 'e;
+pub(crate) type Env<'e> = dyn Lookup + 'e;

@@ -62,7 +62,8 @@ macro_rules! section {
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub(crate) struct $name {
+        #[allow(unreachable_pub, reason = "some sections are part of the interface")]
+        pub struct $name {
             $($(#[$about])* pub $field: $type,)+
         }
 

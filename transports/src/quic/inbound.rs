@@ -37,8 +37,6 @@ pub struct InboundCall {
     pub header: CallHeader,
     /// The unchanged parameters.
     pub params: Bytes,
-    /// The deadline of the call.
-    pub(crate) deadline: Instant,
     /// Receives further frames of the caller.
     pub input: CallInput,
     /// Sends frames to the caller.
@@ -196,7 +194,6 @@ impl OpeningStream {
         Some(InboundStream::Call(Box::new(InboundCall {
             header,
             params,
-            deadline,
             input: CallInput::new_callee(self.reader, deadline),
             output: CallOutput::new_callee(self.writer, deadline, permit),
             kind,

@@ -146,7 +146,7 @@ pub(crate) async fn ask_client(
             Some(agent) => {
                 let params = params.as_deref();
                 agent
-                    .send_callback(exchange, Some(forward_progress(link)), method, params)
+                    .send_callback(in_flight, Some(forward_progress(link)), method, params)
                     .await
             }
             None => Err(CallbackError::Disconnected),
@@ -154,7 +154,7 @@ pub(crate) async fn ask_client(
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = params.as_deref().map(versions::to_stateless_callback);
             let answer = rounds
-                .send_callback(exchange.wait_until_cancelled(), method, params.as_deref())
+                .send_callback(in_flight.wait_until_cancelled(), method, params.as_deref())
                 .await;
             answer.map(|answer| to_legacy_answer(link, method, answer))
         }
@@ -193,7 +193,7 @@ pub async fn ask_client_for_kernel(
         (CallerSession::Open(_), _) => match caller.live_connection() {
             Some(agent) => {
                 agent
-                    .send_callback(exchange, None, method, Some(params))
+                    .send_callback(in_flight, None, method, Some(params))
                     .await
             }
             None => Err(CallbackError::Disconnected),
@@ -201,7 +201,7 @@ pub async fn ask_client_for_kernel(
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = versions::to_stateless_callback(params);
             rounds
-                .send_callback(exchange.wait_until_cancelled(), method, Some(&params))
+                .send_callback(in_flight.wait_until_cancelled(), method, Some(&params))
                 .await
         }
         (CallerSession::Stateless | CallerSession::RemoteSession, None) => {

@@ -14,7 +14,7 @@ use self::MethodRequirement::{Mcpl, Mgp};
 
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
-pub enum MethodHandler {
+pub(crate) enum MethodHandler {
     /// A notification: its `params`, and the call on whose stream it came, if the transport knows it.
     Notification(fn(&Arc<Link>, Option<&str>, Option<u64>)),
     /// A request that the kernel answers itself: its id and `params`.
@@ -48,7 +48,7 @@ impl Callback {
 
 /// What must have been negotiated before a method is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MethodRequirement {
+pub(crate) enum MethodRequirement {
     /// Nothing.
     Nothing,
     /// These MGP features.
@@ -59,7 +59,7 @@ pub enum MethodRequirement {
 
 /// The check of an MCPL method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum McplCheck {
+pub(crate) enum McplCheck {
     /// The named feature set is enabled and uses this capability.
     FeatureSet(Capability),
     /// The named feature set is enabled, and a person or a pattern approved the scope.
@@ -78,7 +78,7 @@ const NO_REQUIREMENT: MethodRequirement = MethodRequirement::Nothing;
 /// Method, required extension, handler. Without the extension a notification is dropped and a request is
 /// answered with "method not found". Notifications that are not in this table: `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
+pub(crate) const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
     ("notifications/progress", NO_REQUIREMENT, Notification(|link, params, _| link.handle_progress(params))),
     ("notifications/message", NO_REQUIREMENT, Notification(Link::handle_log_message)),
     ("notifications/cancelled", NO_REQUIREMENT, Notification(|link, params, _| link.handle_cancelled(params))),

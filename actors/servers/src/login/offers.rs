@@ -30,7 +30,7 @@ pub(super) struct OpenOffer {
 
 /// An address where a person can sign in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignInOffer {
+pub(crate) struct SignInOffer {
     /// The address.
     pub url: String,
     /// The `elicitationId` of the offer.

@@ -12,7 +12,6 @@ use super::assertion::{AssertionId, SignedAssertion};
 use super::byte_text::fixed_bytes;
 use super::message::{BadMessage, decode, encode, to_printable};
 use crate::ids::ServerId;
-use crate::refusal::CallOutcome;
 
 fixed_bytes! {
     /// Identifies a call as long as its outcome may be queried.
@@ -179,23 +178,6 @@ impl CallRejection {
         }
         Ok(refused)
     }
-
-    /// The outcome of the call: whether it took effect.
-    #[must_use]
-    pub(crate) fn outcome(&self) -> CallOutcome {
-        match self {
-            Self::AnswerTooLarge { .. } => CallOutcome::Done,
-            Self::Unknown => CallOutcome::Unknown,
-            Self::CallTooLarge { .. }
-            | Self::UnknownAssertion
-            | Self::BadAssertion { .. }
-            | Self::TooManyHops
-            | Self::Busy
-            | Self::Late
-            | Self::ShuttingDown
-            | Self::Malformed { .. } => CallOutcome::NotExecuted,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -256,23 +238,20 @@ mod tests {
                 matches!(refused, CallRejection::Malformed { .. }),
                 "{refused}"
             );
-            assert_eq!(refused.outcome(), CallOutcome::NotExecuted);
         }
     }
 
-    /// An executed call is never reported as not executed, and an unknown reason decides nothing.
+    /// A rejection reads as it was written, its text sanitized; an unknown one decides nothing.
     #[test]
-    fn rejection_states_the_call_outcome() {
+    fn rejection_survives_the_wire_sanitized() {
         let (size, limit) = (17, 16);
         let large = CallRejection::AnswerTooLarge { size, limit };
         assert_eq!(CallRejection::decode(&large.encode()), Ok(large.clone()));
-        assert_eq!(large.outcome(), CallOutcome::Done);
         let why = format!("no\u{1b}[2J\n{}", "x".repeat(100_000));
         let shown = CallRejection::decode(&CallRejection::BadAssertion { why }.encode());
         let shown = shown.unwrap().to_string();
         assert!(shown.len() < 1000 && shown.contains("no\\u{1b}[2J\\u{a}xx"));
         let later = b"\x82\xa4code\xa6paused\xa5until\x05";
         assert_eq!(CallRejection::decode(later), Ok(CallRejection::Unknown));
-        assert_eq!(CallRejection::Unknown.outcome(), CallOutcome::Unknown);
     }
 }

@@ -228,27 +228,6 @@ impl ServerCapabilities {
             tasks_extension: extensions.tasks.is_some(),
         }
     }
-
-    /// The capabilities of both together.
-    #[must_use]
-    pub(crate) fn union(self, other: Self) -> Self {
-        Self {
-            tools: self.tools | other.tools,
-            tools_list_changed: self.tools_list_changed | other.tools_list_changed,
-            prompts: self.prompts | other.prompts,
-            prompts_list_changed: self.prompts_list_changed | other.prompts_list_changed,
-            resources: self.resources | other.resources,
-            resources_list_changed: self.resources_list_changed | other.resources_list_changed,
-            resources_subscribe: self.resources_subscribe | other.resources_subscribe,
-            completions: self.completions | other.completions,
-            logging: self.logging | other.logging,
-            tasks: self.tasks | other.tasks,
-            tasks_list: self.tasks_list | other.tasks_list,
-            tasks_cancel: self.tasks_cancel | other.tasks_cancel,
-            tasks_call: self.tasks_call | other.tasks_call,
-            tasks_extension: self.tasks_extension | other.tasks_extension,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -420,7 +420,7 @@ fn parsing_is_bounded() {
     let rejection = check(&policy(&json!({})), &many).unwrap_err();
     assert_eq!(
         (rejection.findings.len(), rejection.omitted),
-        (MAX_FINDINGS, 150)
+        (rejection::MAX_FINDINGS, 150)
     );
     let wide = format!("x = [{}]", "1,".repeat(60_000));
     assert!(check(&policy(&json!({})), &wide).is_ok());

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::time_values;
 
 pub(crate) use lan::Lan;
-pub(crate) use shares::{Audience, Share, Shares, Unshare};
+pub(crate) use shares::{Share, Shares, Unshare};
 
 /// `mgp nodes …`.
 #[derive(Debug, Subcommand)]

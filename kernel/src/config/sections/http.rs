@@ -43,7 +43,7 @@ section! {
 
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpAuth {
+pub(crate) enum HttpAuth {
     /// A bearer token that the kernel issued.
     Token,
     /// A bearer token that the issuer of `[oauth]` issued.

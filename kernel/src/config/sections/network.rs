@@ -29,7 +29,7 @@ section! {
 
 /// A proxy as written, with its secrets resolved: `Debug` shows none.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Proxy(String);
+pub(crate) struct Proxy(String);
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,7 +25,7 @@ async fn a_call_is_carried_with_all_of_its_parts() {
     let mut called = inbound(&mut taken.inbound).await;
     assert_eq!(called.params, params);
     assert_eq!(called.header.method, "tools/call");
-    assert!(called.header.left_ms > 30_000 && called.deadline <= long());
+    assert!(called.header.left_ms > 30_000);
     let progress = Bytes::from_static(b"{\"method\":\"notifications/progress\"}");
     called.output.relay(progress.clone()).await.unwrap();
     assert_eq!(soon(input.next()).await, Ok(CallFrame::Relayed(progress)));

@@ -36,7 +36,7 @@ use crate::link::{CallContext, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
 /// The protocol of lite servers, with the version of its document.
-pub const VERSION_LABEL: &str = "MCP-lite 0.042";
+pub(crate) const VERSION_LABEL: &str = "MCP-lite 0.042";
 
 /// The elicitations without an answer; each call has at most one.
 type PendingElicitations = HashMap<Box<str>, oneshot::Sender<ElicitationAnswer>>;

@@ -13,7 +13,7 @@ use crate::config::sections::section;
 
 /// The protocol of the collector, named as in `OTEL_EXPORTER_OTLP_PROTOCOL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OtlpProtocol {
+pub(crate) enum OtlpProtocol {
     /// A POST for each message.
     #[default]
     HttpProtobuf,
@@ -59,7 +59,7 @@ section! {
 
 /// Headers whose values may be secrets: `Debug` shows their names.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct SecretHeaders(pub(crate) BTreeMap<String, String>);
+pub(crate) struct SecretHeaders(pub(crate) BTreeMap<String, String>);
 
 impl fmt::Debug for SecretHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
