@@ -489,7 +489,7 @@ async fn lost_link_reports_the_call_outcome() {
     let lost = within_deadline(calling).await.unwrap().unwrap_err();
     assert!(matches!(lost, Refusal::ServerLost { .. }), "{lost}");
     for table in ["with a link that is gone", "without it"] {
-        let unreachable = nodes
+        let refusal = nodes
             .answer("tools/call", json!({"name": "x"}))
             .await
             .unwrap_err();
@@ -497,15 +497,12 @@ async fn lost_link_reports_the_call_outcome() {
             unreachable,
             retry_after_ms,
             ..
-        } = &unreachable
+        } = &refusal
         else {
-            panic!("{table}: {unreachable}")
+            panic!("{table}: {refusal}")
         };
         assert_eq!((*unreachable, *retry_after_ms), (true, None), "{table}");
-        assert!(
-            unreachable.to_string().contains("nas is away"),
-            "{unreachable}"
-        );
+        assert!(refusal.to_string().contains("nas is away"), "{refusal}");
         nodes.unlink();
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
