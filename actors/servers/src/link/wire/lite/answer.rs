@@ -186,7 +186,7 @@ mod tests {
             (&huge, "4096"),
             (r#"{"_meta":{"response_type":"maybe"}}"#, "maybe"),
             (r#"{"_meta":[]}"#, "_meta"),
-            (r#"{"_meta":{},"_meta":{}}"#, "twice"),
+            (r#"{"_meta":{},"_meta":{}}"#, "duplicate"),
             (
                 r#"{"_meta":{"response_type":"answer","Response_Type":"promise"}}"#,
                 "_meta",
