@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use mgp_runtime::task::{self, SpawnThreadError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -46,23 +45,6 @@ const DEFAULT_FILE_LIMIT: u64 = 1_024;
 pub(super) fn worker_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
-}
-
-/// How often freed memory is given back.
-const RETURN_INTERVAL: Duration = Duration::from_secs(10);
-/// More than the allocator takes from the memory that a thread has for itself.
-const LARGE_ALLOCATION: usize = 4 << 20;
-
-/// Gives memory that was freed back to the system after a load. The allocator does it a second after the memory was
-/// freed, but only when it is used in earnest, which small allocations of an idle kernel do not. The memory that is
-/// allocated here is not touched.
-pub(super) async fn return_freed_memory() {
-    loop {
-        tokio::time::sleep(RETURN_INTERVAL).await;
-        drop(std::hint::black_box(Vec::<u8>::with_capacity(
-            LARGE_ALLOCATION,
-        )));
-    }
 }
 
 /// Other threads: for files, the audit view, the model, and blocking work on the disk.
