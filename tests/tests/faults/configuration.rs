@@ -67,8 +67,9 @@ async fn a_broken_configuration_keeps_the_old_state_and_is_shown() {
 /// back.
 #[tokio::test]
 async fn settings_that_need_a_restart_are_reported() {
-    let listing =
-        |size: u32| format!("[lists]\npage_size = {size}\n[discovery]\nembedding = \"off\"\n");
+    let listing = |size: u32| {
+        format!("[tuning.lists]\npage_size = {size}\n[discovery]\nembedding = \"off\"\n")
+    };
     let kernel = Kernel::start(&listing(10)).await;
     assert_eq!(kernel.mgp_json(&["status"]).await["restart"], json!([]));
     let told = async |want: Value| {
@@ -79,13 +80,13 @@ async fn settings_that_need_a_restart_are_reported() {
     };
     kernel.rewrite(&listing(20));
     told(json!([
-        "[lists] page_size changed: takes effect after `mgp down && mgp up`"
+        "[tuning.lists] page_size changed: takes effect after `mgp down && mgp up`"
     ]))
     .await;
     let status = kernel.mgp(&["status"]).await;
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(
-        status.contains("restart   [lists] page_size changed"),
+        status.contains("restart   [tuning.lists] page_size changed"),
         "{status}"
     );
     kernel.rewrite(&listing(10));
