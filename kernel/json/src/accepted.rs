@@ -192,12 +192,8 @@ fn value_end(text: &[u8]) -> Option<usize> {
             b'}' | b']' => depth = depth.checked_sub(1)?,
             b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => {}
             _ if depth == 0 => {
-                let ends = |byte: &u8| {
-                    matches!(
-                        byte,
-                        b',' | b'}' | b']' | b' '..=b' ' | b'\t' | b'\n' | b'\r'
-                    )
-                };
+                let ends =
+                    |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
                 return Some(text.iter().position(ends).unwrap_or(text.len()));
             }
             _ => {}
