@@ -111,7 +111,7 @@ fn redacted() -> Value {
 }
 
 /// The servers of §15, and one that nobody enabled.
-fn of_the_document() -> String {
+fn document_servers() -> String {
     let memory = json!({
         "version": "0.4",
         "contextHooks": {"beforeInference": true, "afterInference": {"blocking": false}},
@@ -167,8 +167,8 @@ impl Hooked {
     }
 
     /// The servers of §15.
-    async fn of_the_document() -> Self {
-        Self::start(&["memory", "compliance", "nosy"], &[of_the_document()]).await
+    async fn start_document_servers() -> Self {
+        Self::start(&["memory", "compliance", "nosy"], &[document_servers()]).await
     }
 
     /// The result of a hook before an inference.
@@ -187,13 +187,13 @@ impl Hooked {
         self.host.request(AFTER, after(text)).await.result()
     }
 
-    async fn heard(&mut self, server: &str, method: &str) -> Vec<Value> {
+    async fn received(&mut self, server: &str, method: &str) -> Vec<Value> {
         heard(&mut self.owner, server, method).await
     }
 
     /// The answers of the model that a server was shown.
     async fn texts(&mut self, server: &str) -> Vec<String> {
-        let heard = self.heard(server, AFTER).await;
+        let heard = self.received(server, AFTER).await;
         let texts = heard
             .iter()
             .map(|hook| hook["params"]["assistantMessage"].as_str());
@@ -206,12 +206,12 @@ const KEY: &str = "The API key is sk-1234567890abcdef...";
 /// MCPL-140: it remembers before an inference, learns after it, and pushes.
 #[tokio::test]
 async fn memory_server_of_the_document_works_as_written() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     let injections = hooked.injections().await;
     assert_eq!(injections.len(), 1, "{injections:?}");
     assert_eq!(inner(&injections[0]), MEMORIES);
     hooked.after(KEY).await;
-    assert_eq!(hooked.heard("memory", AFTER).await.len(), 1);
+    assert_eq!(hooked.received("memory", AFTER).await.len(), 1);
 
     let reminder = json!({"method": "push/event", "params": {
         "featureSet": "memory.proactive", "eventId": "evt_reminder_001", "timestamp": "2026-01-23T14:00:00Z",
@@ -233,7 +233,7 @@ async fn memory_server_of_the_document_works_as_written() {
 /// MCPL-141.
 #[tokio::test]
 async fn compliance_server_of_the_document_works_as_written() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     let result = hooked.after(KEY).await;
     assert_eq!(result["modifiedResponse"], redacted()["modifiedResponse"]);
     // The server that only learns gets the redacted text.
@@ -244,9 +244,9 @@ async fn compliance_server_of_the_document_works_as_written() {
 /// MCPL-086.
 #[tokio::test]
 async fn before_inference_params_reach_the_server_whole() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     hooked.before().await;
-    let heard = hooked.heard("memory", BEFORE).await;
+    let heard = hooked.received("memory", BEFORE).await;
     assert_eq!(heard.len(), 1);
     assert_eq!(but_ids(heard[0]["params"].clone()), but_ids(before()));
     // What is not valid is an error, and no server hears of it.
@@ -257,13 +257,13 @@ async fn before_inference_params_reach_the_server_whole() {
         let error = hooked.host.request(BEFORE, invalid).await.error();
         assert_eq!(error["code"], -32602, "{error}");
     }
-    assert_eq!(hooked.heard("memory", BEFORE).await.len(), 1);
+    assert_eq!(hooked.received("memory", BEFORE).await.len(), 1);
 }
 
 /// MCPL-088.
 #[tokio::test]
 async fn before_inference_result_names_its_set_and_carries_the_injections() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     let result = hooked.before().await;
     assert_eq!(result["featureSet"], "memory.memory.retrieval");
     let injections = result["contextInjections"].as_array().unwrap();
@@ -276,9 +276,9 @@ async fn before_inference_result_names_its_set_and_carries_the_injections() {
 /// MCPL-092.
 #[tokio::test]
 async fn after_inference_reaches_a_server_that_does_not_block_as_a_notification() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     hooked.after("Nothing to hide").await;
-    let heard = hooked.heard("memory", AFTER).await;
+    let heard = hooked.received("memory", AFTER).await;
     assert_eq!(heard.len(), 1, "{heard:?}");
     assert!(heard[0].get("id").is_none(), "{heard:?}");
     // The compliance server answers with the same text whatever it gets.
@@ -289,12 +289,12 @@ async fn after_inference_reaches_a_server_that_does_not_block_as_a_notification(
 /// MCPL-093.
 #[tokio::test]
 async fn after_inference_reaches_a_blocking_server_as_a_request_that_replaces_the_text() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     let result = hooked.after(KEY).await;
     assert_eq!(result["featureSet"], "compliance.compliance.redaction");
     assert_eq!(result["modifiedResponse"], redacted()["modifiedResponse"]);
     assert_eq!(result["metadata"], redacted()["metadata"]);
-    let heard = hooked.heard("compliance", AFTER).await;
+    let heard = hooked.received("compliance", AFTER).await;
     assert!(heard[0].get("id").is_some(), "{heard:?}");
     assert_eq!(but_ids(heard[0]["params"].clone()), but_ids(after(KEY)));
 }
@@ -302,11 +302,11 @@ async fn after_inference_reaches_a_blocking_server_as_a_request_that_replaces_th
 /// MCPL-145: one whose sets are not enabled sees no text, and one of a single hook none of the other.
 #[tokio::test]
 async fn server_without_an_enabled_hook_set_sees_no_text() {
-    let mut hooked = Hooked::of_the_document().await;
+    let mut hooked = Hooked::start_document_servers().await;
     hooked.before().await;
     hooked.after(KEY).await;
     for (server, method) in [("nosy", BEFORE), ("nosy", AFTER), ("compliance", BEFORE)] {
-        let heard = hooked.heard(server, method).await;
+        let heard = hooked.received(server, method).await;
         assert_eq!(heard, Vec::<Value>::new(), "{server}");
     }
 }
@@ -362,7 +362,7 @@ async fn before_inference_is_a_request_that_names_no_feature_set() {
     let mut hooked = one_server(&injections("on", "x")).await;
     let result = hooked.before().await;
     assert_eq!(result["featureSet"], "alpha.on");
-    let heard = hooked.heard("alpha", BEFORE).await;
+    let heard = hooked.received("alpha", BEFORE).await;
     assert!(heard[0].get("id").is_some(), "{heard:?}");
     assert!(heard[0]["params"].get("featureSet").is_none(), "{heard:?}");
 }
@@ -375,7 +375,7 @@ async fn injections_of_a_disabled_or_unknown_set_are_discarded() {
     for _ in 0..3 {
         assert_eq!(hooked.injections().await, Vec::<Value>::new());
     }
-    assert_eq!(hooked.heard("alpha", BEFORE).await.len(), 3);
+    assert_eq!(hooked.received("alpha", BEFORE).await.len(), 3);
 }
 
 /// MCPL-087.
@@ -405,7 +405,7 @@ async fn before_inference_is_sent_only_where_it_is_declared_and_its_set_is_enabl
     let mut hooked = Hooked::start(&ids, &entries).await;
     assert_eq!(hooked.injections().await.len(), 2);
     for (server, count) in ids.into_iter().zip([1, 0, 0, 0]) {
-        let heard = hooked.heard(server, BEFORE).await;
+        let heard = hooked.received(server, BEFORE).await;
         assert_eq!(heard.len(), count, "{server}: {heard:?}");
     }
 }
@@ -487,7 +487,7 @@ async fn late_and_silent_servers_are_left_out_within_one_timeout() {
     let texts: Vec<_> = injections.iter().map(inner).collect();
     assert_eq!(texts, ["alpha system", "alpha afterUser"]);
     for server in ids {
-        assert_eq!(hooked.heard(server, BEFORE).await.len(), 1, "{server}");
+        assert_eq!(hooked.received(server, BEFORE).await.len(), 1, "{server}");
     }
 }
 
@@ -635,7 +635,7 @@ async fn after_inference_of_the_agent_is_a_request_or_a_notification() {
     hooked.after("asked").await;
     hooked.host.notify(AFTER, after("noted")).await;
     wait_until("both hooks", DEADLINE, async || {
-        hooked.heard("notified", AFTER).await.len() == 2
+        hooked.received("notified", AFTER).await.len() == 2
     })
     .await;
     for server in ["first", "last", "notified"] {

@@ -18,7 +18,7 @@ const SERVER_REQUESTS: [&str; 7] = [
 ];
 
 /// A server of this version of MCPL.
-fn of_version(version: &str) -> Program {
+fn server_of_version(version: &str) -> Program {
     let mut declared = memory();
     declared["version"] = json!(version);
     server(&declared)
@@ -156,7 +156,7 @@ async fn requests_are_answered_under_their_ids_and_notifications_are_not() {
 async fn every_request_of_a_server_is_answered_at_once() {
     let servers = [
         server(&memory()).entry("memory"),
-        of_version("0.3").entry("older"),
+        server_of_version("0.3").entry("older"),
     ];
     let kernel = Kernel::start(&servers.concat()).await;
     kernel.connected(&["memory", "older"]).await;
@@ -177,7 +177,7 @@ async fn every_request_of_a_server_is_answered_at_once() {
 #[tokio::test]
 async fn server_of_an_earlier_draft_is_accepted_and_of_another_major_version_is_not() {
     let servers =
-        ["0.3", "1.0"].map(|version| of_version(version).entry(&version.replace('.', "_")));
+        ["0.3", "1.0"].map(|version| server_of_version(version).entry(&version.replace('.', "_")));
     let kernel = Kernel::start(&servers.concat()).await;
     kernel.connected(&["0_3", "1_0"]).await;
     let mut earlier = Driver::at(&kernel, "0_3").await;
