@@ -109,9 +109,14 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     linked(&desk, &second).await;
     nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
         .await;
-    second
-        .mgp_json(&["grants", "add", "local@desk", "nas/demo"])
-        .await;
+    // The share reaches the second node a moment later.
+    wait_until("second grants it", DEADLINE, async || {
+        let granted = second
+            .mgp(&["grants", "add", "local@desk", "nas/demo"])
+            .await;
+        granted.status.success()
+    })
+    .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     wait_until("it may", DEADLINE, async || {
         call(&desk, "nas/demo:test_simple_text").await

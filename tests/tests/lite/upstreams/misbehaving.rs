@@ -33,7 +33,7 @@ async fn misbehaving_lite_server_fails_its_own_call_alone() {
         ("stream_of_lies", "65536"),
         ("wrong_id", "another request"),
         ("no_json", "cannot be read"),
-        ("two_metas", "twice"),
+        ("two_metas", "duplicate"),
         ("nan", "cannot be read"),
         ("moved", "redirected"),
         ("broken", "500"),
