@@ -264,6 +264,7 @@ async fn serve(
         ),
         task::spawn_supervised("marks.sweep", marks.clone().resweep()),
         task::spawn_supervised("timers.near", time::keep_timer_near()),
+        task::spawn_supervised("memory.return", machine::return_freed_memory()),
     ];
     settle();
     let ends_with_stdin = options.stop_on_stdin_close;

@@ -15,12 +15,15 @@ use mgp_engine::cluster::routes::CallRoute;
 use mgp_engine::policy::pins::Effect;
 use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::{RecordedArguments, truncate_to_buffer};
+use mgp_engine::store::audit::successful_call::SuccessfulCall;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_json::{can_contain_string, member, unquote};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
-use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
+use mgp_protocol::mgp::audit::{
+    Actor, Event, EventType, Failure, Outcome as Ending, Target, TraceId,
+};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
 use mgp_screening::Validator;
 use serde_json::{Map, Value, json};
@@ -471,18 +474,13 @@ struct CallRecord {
 
 impl CallRecord {
     fn to_event(&self, event_type: EventType) -> Event {
-        let Self { caller, tool, .. } = self;
-        let tool = tool.as_ref();
+        let tool = self.tool.as_ref();
         let own = tool.map(|tool| tool.own_name.to_string());
         Event {
             timestamp: render_rfc3339_ms(self.at_ms),
             trace_id: self.trace.clone(),
             event_type,
-            actor: if caller.operator {
-                operator_actor()
-            } else {
-                agent_actor(&caller.agent.to_string())
-            },
+            actor: self.actor(),
             target: Target {
                 server_id: tool.map(|tool| tool.server.to_string()),
                 tool_name: own.or_else(|| self.requested_name.as_deref().map(String::from)),
@@ -490,6 +488,14 @@ impl CallRecord {
             },
             result: self.ending,
             details: self.details(),
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        if self.caller.operator {
+            operator_actor()
+        } else {
+            agent_actor(&self.caller.agent.to_string())
         }
     }
 
@@ -527,10 +533,9 @@ impl CallRecord {
                 add("shown_as", (*tool.exposed_name).into());
             }
             add("risk_level", tool.requirements.risk.level.as_str().into());
-            let validators = tool.requirements.validators.active().iter();
-            let names: Vec<&str> = validators.map(|v| v.name()).collect();
-            if !names.is_empty() {
-                add("validator_applied", names.join(",").into());
+            let validators = validator_names(tool);
+            if !validators.is_empty() {
+                add("validator_applied", validators.into());
             }
             let unknown = tool.requirements.validators.unknown_names();
             if !unknown.is_empty() {
@@ -551,6 +556,56 @@ impl AuditEntry for CallRecord {
         };
         (self.to_event(event_type), self.stored_arguments)
     }
+
+    fn as_successful_call(&self) -> Option<SuccessfulCall<'_>> {
+        let tool = self.tool.as_deref()?;
+        let validators = &tool.requirements.validators;
+        let has_more = self.ending != Ending::Success
+            || self.failure.is_some()
+            || self.outcome != outcome::for_result(self.ending)
+            || self.refusal_details.is_some()
+            || self.scope.is_some()
+            || self.route_reason.is_some()
+            || self.continued_as.is_some()
+            || self
+                .forwarded_headers
+                .as_ref()
+                .is_some_and(|names| !names.is_empty())
+            || self
+                .stored_arguments
+                .as_ref()
+                .is_some_and(|stored| !stored.is_digest_only())
+            || !validators.unknown_names().is_empty();
+        if has_more {
+            return None;
+        }
+        let parts_us = match &self.times {
+            Some(times) => Some(times.local_parts()?),
+            None => None,
+        };
+        Some(SuccessfulCall {
+            at_ms: self.at_ms,
+            trace: &self.trace,
+            actor: self.actor(),
+            server: tool.server.as_str(),
+            tool: &tool.own_name,
+            shown_as: (tool.exposed_name != tool.own_name).then_some(&*tool.exposed_name),
+            risk_level: tool.requirements.risk.level.as_str(),
+            validators: validator_names(tool),
+            duration_ms: millis(self.duration),
+            parts_us,
+            arguments: self.stored_arguments.as_ref(),
+        })
+    }
+}
+
+/// The validators of a tool, separated by commas.
+fn validator_names(tool: &CatalogTool) -> String {
+    let active = tool.requirements.validators.active().iter();
+    active
+        .map(|validator| validator.name())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The type of the extra event for a check that refused the call.

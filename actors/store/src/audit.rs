@@ -22,6 +22,7 @@ use std::sync::Arc;
 use mgp_engine::calls::telemetry::latency::LatencyHistogram;
 use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::RecordedArguments;
+use mgp_engine::store::audit::successful_call::SuccessfulCall;
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::Event;
 use mgp_sync::{Charge, Snapshot};
@@ -53,6 +54,11 @@ pub struct AuditWriteError(#[from] pub CommitError);
 pub trait AuditEntry: Send + 'static {
     /// The event, and what the record keeps of the arguments of its call.
     fn into_event(self: Box<Self>) -> (Event, Option<RecordedArguments>);
+
+    /// The same as a successful call, if it is one of which nothing else is to be recorded.
+    fn as_successful_call(&self) -> Option<SuccessfulCall<'_>> {
+        None
+    }
 }
 
 impl AuditEntry for Event {

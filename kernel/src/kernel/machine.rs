@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use mgp_runtime::task::{self, SpawnThreadError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -45,6 +46,26 @@ const DEFAULT_FILE_LIMIT: u64 = 1_024;
 pub(super) fn worker_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
+}
+
+/// How often freed memory is given back.
+const RETURN_INTERVAL: Duration = Duration::from_secs(10);
+/// After so many allocations that are not small the allocator looks for pages that are free.
+const ALLOCATIONS_BETWEEN_COLLECTIONS: usize = 10_000;
+/// An allocation that is not small, in bytes.
+const COUNTED_ALLOCATION: usize = 2_048;
+/// One that a thread has no memory for, in bytes: for it, free pages are given back first.
+const LARGE_ALLOCATION: usize = 4 << 20;
+
+/// Gives memory that was freed back to the system after a load: the allocator does it when it is used in earnest, which
+/// small allocations of an idle kernel are not. Half a millisecond each time; what is allocated here is not touched.
+pub(super) async fn return_freed_memory() {
+    let allocate = |bytes| drop(std::hint::black_box(Vec::<u8>::with_capacity(bytes)));
+    loop {
+        tokio::time::sleep(RETURN_INTERVAL).await;
+        (0..ALLOCATIONS_BETWEEN_COLLECTIONS).for_each(|_| allocate(COUNTED_ALLOCATION));
+        allocate(LARGE_ALLOCATION);
+    }
 }
 
 /// Other threads: for files, the audit view, the model, and blocking work on the disk.

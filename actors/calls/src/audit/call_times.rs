@@ -98,6 +98,11 @@ fn drop_implausible(nodes: &mut Vec<NodeTimes>, within: u64) {
 }
 
 impl CallTimeBreakdown {
+    /// Its parts, if no nodes reported theirs.
+    pub(crate) fn local_parts(&self) -> Option<[(&'static str, u64); 5]> {
+        self.nodes.is_empty().then(|| self.local.parts())
+    }
+
     /// Adds them to a record.
     pub(crate) fn add_to_details(&self, details: &mut Map<String, Value>) {
         details.insert("parts_us".into(), Value::Object(nonzero_parts(&self.local)));

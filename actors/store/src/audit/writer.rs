@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::store::audit::chain::{Chain, Head};
+use mgp_engine::store::audit::chain::{AuditLine, Chain, Head};
 use mgp_engine::store::audit::commit::{CommitError, CommitOutcome, CommitScheduler, RecordKind};
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_engine::store::masks::Masks;
-use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
+use mgp_protocol::mgp::audit::{Actor, Event, EventType, Outcome, Target, TraceId};
 use mgp_sync::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -133,6 +133,9 @@ impl Writer {
         if self.gap.is_some() {
             return self.buffer_entry(entry);
         }
+        let Some(entry) = self.write_successful_call(entry) else {
+            return;
+        };
         let (mut event, kept) = entry.entry.into_event();
         self.redaction.scrub(&mut event.details);
         // Callers may send anything as a tool name.
@@ -158,18 +161,53 @@ impl Writer {
             details.append(&mut event.details);
             event.details = details;
         }
-        if self.commit.check_capacity() == Err(CommitError::Full) {
-            // With this many waiters, sync first.
-            self.attempt(Self::flush);
-            self.sync_when_due();
-        }
+        self.make_capacity();
         if self.gap.is_some() {
             return self.buffer_entry(QueuedEntry {
                 entry: Box::new(event),
                 ..entry
             });
         }
-        match (self.write(event, entry.kind), entry.reply) {
+        let outcome = self.write(event, entry.kind);
+        self.reply(outcome, entry.reply);
+    }
+
+    /// Writes the entry if it is a successful call of an agent within its quota, the usual one. Otherwise returns it.
+    fn write_successful_call(&mut self, entry: QueuedEntry) -> Option<QueuedEntry> {
+        let Some(call) = entry.entry.as_successful_call() else {
+            return Some(entry);
+        };
+        let now = monotonic_now();
+        self.make_capacity();
+        if self.gap.is_some()
+            || self.commit.check_capacity().is_err()
+            || self.repeats.is_over_quota(&call.actor, now)
+        {
+            drop(call);
+            return Some(entry);
+        }
+        let line = self.chain.append_call(&call, &self.redaction);
+        let outcome = self.write_line(&line, &call.actor, entry.kind, now);
+        drop(call);
+        self.reply(outcome, entry.reply);
+        None
+    }
+
+    /// With many waiters, syncs first.
+    fn make_capacity(&mut self) {
+        if self.commit.check_capacity() == Err(CommitError::Full) {
+            self.attempt(Self::flush);
+            self.sync_when_due();
+        }
+    }
+
+    /// Answers the sender of an entry, now or after the next sync.
+    fn reply(
+        &mut self,
+        outcome: Result<(u64, CommitOutcome), CommitError>,
+        reply: Option<ResultSender>,
+    ) {
+        match (outcome, reply) {
             (Ok((sequence, CommitOutcome::Wait)), Some(written)) => {
                 self.waiters.push_back((sequence, written));
             }
@@ -192,8 +230,19 @@ impl Writer {
         self.commit.check_capacity()?;
         let (actor, now) = (event.actor.clone(), monotonic_now());
         let line = self.chain.append(event);
+        self.write_line(&line, &actor, kind, now)
+    }
+
+    /// Adds a line to the next group.
+    fn write_line(
+        &mut self,
+        line: &AuditLine,
+        actor: &Actor,
+        kind: RecordKind,
+        now: MonotonicTime,
+    ) -> Result<(u64, CommitOutcome), CommitError> {
         let len = line.text.len() as u64;
-        self.repeats.record_written(&actor, len, now);
+        self.repeats.record_written(actor, len, now);
         let number = self.segments.segment_for(len);
         if number != self.open.number {
             self.attempt(|writer| writer.rotate_to(number));

@@ -16,4 +16,5 @@ pub mod record;
 pub mod redact;
 pub mod repeats;
 pub mod segments;
+pub mod successful_call;
 pub mod verify;

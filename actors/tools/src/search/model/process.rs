@@ -74,6 +74,9 @@ impl Process {
         let mut child = Command::new(&program.exe)
             .args(&program.args)
             .env_clear()
+            // The allocator takes memory as it needs it: the gigabyte that it reserves at start would count against
+            // the limit of this process.
+            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .current_dir("/")
             // Signals that a terminal sends to the kernel's group do not reach it.
             .process_group(0)

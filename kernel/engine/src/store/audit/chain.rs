@@ -4,6 +4,8 @@ use mgp_protocol::mgp::audit::Event;
 use serde_json::{Map, Value};
 
 use super::record::{self, EVENT_MAX, RecordDigest};
+use super::redact::Redaction;
+use super::successful_call::SuccessfulCall;
 
 /// The last record of a log, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,19 @@ impl Chain {
                 write_event(line, &event);
             }
         });
+        self.advance(sequence, text, hash)
+    }
+
+    /// Appends a call that succeeded, masked.
+    pub fn append_call(&mut self, call: &SuccessfulCall<'_>, redaction: &Redaction) -> AuditLine {
+        let sequence = self.head.sequence + 1;
+        let (text, hash) = record::write_line(sequence, self.head.hash, |line| {
+            call.write_event(redaction, line);
+        });
+        self.advance(sequence, text, hash)
+    }
+
+    fn advance(&mut self, sequence: u64, text: Vec<u8>, hash: RecordDigest) -> AuditLine {
         self.head = Head { sequence, hash };
         AuditLine {
             head: self.head,

@@ -34,6 +34,10 @@ impl RecordDigest {
         Self(hasher.finalize().into())
     }
 
+    fn hash(self) -> blake3::Hash {
+        blake3::Hash::from_bytes(self.0)
+    }
+
     /// Reads 64 lower-case hexadecimal digits; a hash has only one spelling.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -55,7 +59,7 @@ impl RecordDigest {
 
 impl fmt::Display for RecordDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(blake3::Hash::from_bytes(self.0).to_hex().as_str())
+        f.write_str(self.hash().to_hex().as_str())
     }
 }
 
@@ -86,14 +90,16 @@ pub(super) fn write_line(
 ) -> (Vec<u8>, RecordDigest) {
     const MEMORY: &str = "writing to memory succeeds";
     let mut line = Vec::with_capacity(LINE_CAPACITY);
-    write!(
-        line,
-        "{OPEN_TOKEN}{sequence}{PREVIOUS_TOKEN}{previous}{EVENT_TOKEN}"
-    )
-    .expect(MEMORY);
+    write!(line, "{OPEN_TOKEN}{sequence}").expect(MEMORY);
+    line.extend_from_slice(PREVIOUS_TOKEN.as_bytes());
+    line.extend_from_slice(previous.hash().to_hex().as_bytes());
+    line.extend_from_slice(EVENT_TOKEN.as_bytes());
     event(&mut line);
     let hash = RecordDigest::hash_body(&line);
-    writeln!(line, "{HASH_TOKEN}{hash}{CLOSE_TOKEN}").expect(MEMORY);
+    line.extend_from_slice(HASH_TOKEN.as_bytes());
+    line.extend_from_slice(hash.hash().to_hex().as_bytes());
+    line.extend_from_slice(CLOSE_TOKEN.as_bytes());
+    line.push(b'\n');
     (line, hash)
 }
 

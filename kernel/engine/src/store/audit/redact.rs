@@ -79,6 +79,22 @@ impl ArgumentRecorder {
     }
 }
 
+impl RecordedArguments {
+    /// Whether only the digest is recorded.
+    #[must_use]
+    pub fn is_digest_only(&self) -> bool {
+        self.full_text.is_none()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn digest(&self) -> blake3::Hash {
+        self.digest
+    }
+}
+
 /// The redaction rules of one kernel.
 #[derive(Clone)]
 pub struct Redaction {
@@ -193,7 +209,7 @@ impl Redaction {
     }
 
     /// Borrows the text if it needs no change, which is the usual case.
-    fn masked_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn masked_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = self.masks.mask_values(text);
         if out.len() > TEXT_MAX {
             let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));

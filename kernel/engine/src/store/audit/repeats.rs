@@ -119,6 +119,16 @@ impl RepeatCounter {
         is_counted
     }
 
+    /// Whether actions of this agent or server are only counted now, because it has used up its quota.
+    pub fn is_over_quota(&mut self, actor: &Actor, now: MonotonicTime) -> bool {
+        let per_day = self.bytes_per_day;
+        per_day > 0
+            && self.budget(actor, now).is_some_and(|budget| {
+                budget.refill(per_day, now);
+                budget.bytes_left <= 0
+            })
+    }
+
     /// A record of this many bytes was written.
     pub fn record_written(&mut self, actor: &Actor, bytes: u64, now: MonotonicTime) {
         let per_day = self.bytes_per_day;
