@@ -436,11 +436,12 @@ mod tests {
             description: "Reads".into(),
             relevance_score: Some(0.95),
             fits: true,
+            effect: None,
             input_schema: raw(r#"{"type":"object","x":1.50}"#),
             security: Some(raw(r#"{"risk_level":"moderate"}"#)),
         };
         let mut answer = DiscoverToolsResult {
-            tools: vec![found],
+            tools: vec![FoundTool::Whole(found)],
             total_available: 47,
             search_strategy: Strategy::Semantic,
             fallback_strategy: None,
