@@ -109,9 +109,10 @@ async fn confirmed_effect_opens_the_call_tools() {
     let confirmed = kernel
         .mgp_json(&["tools", "confirm", "archive", "--yes"])
         .await;
+    // The fixture has a tool of its own that says that it reads.
     assert_eq!(
         confirmed["tools"],
-        json!(["parchment_copy", "parchment_read"])
+        json!(["parchment_copy", "parchment_read", "test_structured"])
     );
     let shown = listed(&mut agent).await;
     for (name, reads) in [(READ, true), (WRITE, false)] {
