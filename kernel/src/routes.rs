@@ -241,6 +241,7 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/servers/logs" => operator(operate!(logs)),
         "mgp/servers/pins/list" => operator(operate!(list_pins)),
         "mgp/servers/pins/show" => operator(operate!(show_pin)),
+        "mgp/servers/pins/confirm" => operator(operate!(confirm_effects)),
         "mgp/audit/replay" => operator(operate!(replay)),
         "mgp/audit/find" => operator(operate!(find_records)),
         "mgp/audit/verify" => operator(operate!(verify_log)),

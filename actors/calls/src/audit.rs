@@ -12,6 +12,7 @@ use bytestring::ByteString;
 use mgp_engine::calls::outcome;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::routes::CallRoute;
+use mgp_engine::policy::pins::Effect;
 use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::{RecordedArguments, truncate_to_buffer};
 use mgp_engine::store::audit::successful_call::SuccessfulCall;
@@ -62,6 +63,8 @@ struct CallFacts {
     destination: Option<CallDestination>,
     /// What was decided about its scope.
     scope: Option<Value>,
+    /// The most that the tool may do, for a call through a finding tool that promises it.
+    effect_limit: Option<Effect>,
     /// Whether its result has `isError`, once that is known.
     is_error_result: Option<bool>,
 }
@@ -99,6 +102,16 @@ impl PendingCallRecord {
         let scope =
             json!({"featureSet": action.set, "label": label, "decision": decision, "by": why});
         self.lock().scope.get_or_insert(scope);
+    }
+
+    /// The call is refused if its tool may do more than this.
+    pub(crate) fn limit_effect(&self, limit: Effect) {
+        self.lock().effect_limit = Some(limit);
+    }
+
+    /// The most that the tool may do.
+    pub(crate) fn effect_limit(&self) -> Option<Effect> {
+        self.lock().effect_limit
     }
 
     /// The call belongs to a task that has a trace of its own.

@@ -11,6 +11,7 @@ pub(crate) mod validators;
 
 use std::sync::Arc;
 
+use mgp_engine::policy::pins::Effect;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -82,6 +83,8 @@ pub(crate) struct ToolCallChecks<'a> {
     name: &'a str,
     tool: &'a Arc<CatalogTool>,
     admission: Admission<'a>,
+    /// The most that the tool may do.
+    effect_limit: Option<Effect>,
 }
 
 impl<'a> ToolCallChecks<'a> {
@@ -106,7 +109,14 @@ impl<'a> ToolCallChecks<'a> {
             name,
             tool,
             admission,
+            effect_limit: None,
         }
+    }
+
+    /// The same for a call that is refused if its tool may do more than this.
+    pub(crate) fn limited(mut self, effect: Option<Effect>) -> Self {
+        self.effect_limit = effect;
+        self
     }
 
     /// Makes all checks of a new call.
@@ -149,7 +159,10 @@ impl<'a> ToolCallChecks<'a> {
     fn recheck_one(&self, check: Check) -> Result<(), Refusal> {
         match check {
             Check::Access => self.admission.recheck(),
-            Check::Pin => pins::check_approved(self.cx, self.caller, self.name, self.tool),
+            Check::Pin => {
+                pins::check_approved(self.cx, self.caller, self.name, self.tool)?;
+                pins::check_effect(self.cx, self.name, self.tool, self.effect_limit)
+            }
             Check::Permissions => permissions::check_permissions(self.cx, self.name, self.tool),
             Check::Schema | Check::Validators | Check::Confirmation => Ok(()),
         }

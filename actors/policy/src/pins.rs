@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::policy::pins::{
-    DefinitionPart, Pin, PinApprovalError, PinMode, PinRules, render_diff,
+    DefinitionPart, Effect, Pin, PinApprovalError, PinMode, PinRules, render_diff,
 };
 use mgp_engine::tool_names;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
@@ -41,6 +41,8 @@ struct SharedPins {
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
     earlier_sets: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
+    /// What persons confirmed of tools; read by each call through a finding tool.
+    effects: Snapshot<HashMap<ServerId, Arc<Effects>>>,
     /// Servers whose tools are not pinned.
     unpinned: Snapshot<BTreeSet<ServerId>>,
     approvals: ApprovalsHandle,
@@ -51,6 +53,9 @@ struct SharedPins {
 
 /// Tools that are neither listed nor callable, by server and own name. Published, so that calls never wait for a file.
 type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
+
+/// Confirmed effects, by the tools' own names.
+type Effects = BTreeMap<String, Effect>;
 
 /// The feature set that a tool belongs to until its new definition is approved (MCPL §6).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +112,7 @@ impl PinsHandle {
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
             earlier_sets: Snapshot::new(HashMap::new()),
+            effects: Snapshot::new(HashMap::new()),
             unpinned: Snapshot::new(BTreeSet::new()),
             approvals,
             audit,
@@ -134,6 +140,7 @@ impl PinsHandle {
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
             self.0.set_earlier(server, EarlierSets::new());
+            self.0.set_effects(server, Effects::new());
             server_pins.open_entry = None;
             return Ok(());
         }
@@ -150,6 +157,7 @@ impl PinsHandle {
         self.0.block(server, names);
         self.0
             .set_earlier(server, earlier_sets(&changes, || pin_file.texts()));
+        self.0.set_effects(server, pin_file.effects());
         let current = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
         server_pins.changed = changes.iter().map(current).collect();
         for change in changes.iter().filter(|change| change.is_new) {
@@ -183,6 +191,7 @@ impl PinsHandle {
         }
         self.0.block(server, BTreeSet::new());
         self.0.set_earlier(server, EarlierSets::new());
+        self.0.set_effects(server, Effects::new());
         self.0.set_unpinned(server, false);
         PinFile::remove(&self.0.folder, server)
     }
@@ -213,6 +222,18 @@ impl PinsHandle {
     #[must_use]
     pub fn earlier_set(&self, server: &ServerId, tool: &str) -> Option<EarlierSet> {
         self.0.earlier_sets.load().get(server)?.get(tool).cloned()
+    }
+
+    /// What a person confirmed of a tool; `None` if it may destroy.
+    #[must_use]
+    pub fn effect(&self, server: &ServerId, tool: &str) -> Option<Effect> {
+        self.0.effects.load().get(server)?.get(tool).copied()
+    }
+
+    /// Whether the effect of any tool was confirmed.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.0.effects.load().is_empty()
     }
 
     /// The server and own name of the blocked tool that `name` refers to.
@@ -308,6 +329,26 @@ impl SharedPins {
                 earlier.insert(server.clone(), Arc::new(sets))
             };
             earlier
+        });
+    }
+
+    /// Publishes the confirmed effects of the server's tools. Its pins must be locked.
+    fn set_effects(&self, server: &ServerId, effects: Effects) {
+        let known = self.effects.load();
+        if known
+            .get(server)
+            .map_or(effects.is_empty(), |known| **known == effects)
+        {
+            return;
+        }
+        self.effects.update(|known| {
+            let mut known = known.clone();
+            if effects.is_empty() {
+                known.remove(server)
+            } else {
+                known.insert(server.clone(), Arc::new(effects))
+            };
+            known
         });
     }
 
@@ -569,6 +610,7 @@ impl PinEntryTask {
             }
             shared.block(&server, blocked);
             shared.set_earlier(&server, earlier);
+            shared.set_effects(&server, pin_file.effects());
             Ok::<(), String>(())
         });
         deciding.await.map_err(|e| e.to_string())?

@@ -32,6 +32,7 @@ pub mod calls {
 
 /// What is offered: the catalog, its index, and how tools are added to it.
 pub mod tools {
+    pub mod brief;
     pub mod catalog;
     pub mod events;
     pub mod exposure;

@@ -42,7 +42,7 @@ pub(crate) use servers::{
 pub(crate) use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
 pub(crate) use tools::sets::Sets;
 pub(crate) use tools::state::{State, StateLog, StateRollback};
-pub(crate) use tools::{Call, Find, ListTools, Tools};
+pub(crate) use tools::{Call, ConfirmTools, Find, ListTools, Tools};
 pub(crate) use trust::{Trust, Untrust};
 pub(crate) use up::{
     Accept, Backup, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole,

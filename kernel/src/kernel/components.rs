@@ -336,6 +336,7 @@ impl Components {
                 general: kernel.discovery.general.clone(),
                 agents: kernel.discovery.agents.clone(),
                 views: kernel.discovery.doors.clone(),
+                brief_answers: kernel.discovery.brief_answers,
                 budget: kernel.discovery.budget,
                 counts: ToolCounts::default(),
             },

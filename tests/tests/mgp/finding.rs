@@ -3,6 +3,7 @@
 mod aside;
 mod context;
 mod discover;
+mod effects;
 mod process;
 mod provider;
 mod session_tools;

@@ -1,6 +1,8 @@
 //! Check: the tool is the one that was approved (MGP §4.3).
 
+use mgp_engine::policy::pins::Effect;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
@@ -22,4 +24,32 @@ pub(super) fn check_approved(
     } else {
         Ok(())
     }
+}
+
+/// Rejects a tool of which no person confirmed that it does no more than `limit`, if there is one.
+///
+/// # Errors
+/// [`Refusal::BadParams`], with the tool that calls it.
+pub(super) fn check_effect(
+    cx: &Context,
+    name: &str,
+    tool: &CatalogTool,
+    limit: Option<Effect>,
+) -> Result<(), Refusal> {
+    let Some(limit) = limit else {
+        return Ok(());
+    };
+    let effect = cx.policies.pins.effect(&tool.server, &tool.own_name);
+    if effect.is_some_and(|effect| effect <= limit) {
+        return Ok(());
+    }
+    let (promised, other) = match (limit, effect) {
+        (Effect::Read, Some(Effect::Write)) => ("only reads", MetaTool::CallWrite),
+        (Effect::Read, _) => ("only reads", MetaTool::Call),
+        (Effect::Write, _) => ("destroys nothing", MetaTool::Call),
+    };
+    Err(Refusal::BadParams(format!(
+        "nobody confirmed that {name} {promised}; call it with {}",
+        other.tool_name()
+    )))
 }

@@ -166,7 +166,8 @@ async fn call_at(
     } = *wanted;
     facts.set_tool(tool);
     name_span(request, tool);
-    let checked = ToolCallChecks::new(cx, &request.caller, name, tool);
+    let checked =
+        ToolCallChecks::new(cx, &request.caller, name, tool).limited(facts.effect_limit());
     let began = monotonic_now();
     let mut checks = request.trace.start_child_span("checks");
     let passed = checked.run(request, call.arguments).await;
@@ -283,11 +284,14 @@ fn name_span(request: &Request, tool: &CatalogTool) {
 /// What a new call of the same would be answered.
 pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
     let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
-    let name = mgp::tools::called_tool_name(caller, &call)?;
+    let (name, limit) = mgp::tools::called_tool(caller, &call)?;
     let Some(tool) = cx.tool(&caller.view, &name) else {
         return Err(unlisted_names::absent_refusal(cx, caller, name));
     };
-    let again = |tool: &Arc<CatalogTool>| ToolCallChecks::new(cx, caller, &name, tool).recheck();
+    let again = |tool: &Arc<CatalogTool>| {
+        let checks = ToolCallChecks::new(cx, caller, &name, tool);
+        checks.limited(limit).recheck()
+    };
     let shown = cx.catalog.load();
     let mut places = shown.catalog.replicas(&tool).iter();
     match again(&tool) {
@@ -332,7 +336,10 @@ async fn call_meta_tool(
     arguments: &str,
     facts: &PendingCallRecord,
 ) -> Outcome {
-    if tool == MetaTool::Call {
+    if let Some(limit) = mgp::tools::effect_limit(tool) {
+        if let Some(limit) = limit {
+            facts.limit_effect(limit);
+        }
         let call = mgp::tools::to_direct_call(request, mcp::parse_params(Some(arguments))?)?;
         return call_once(cx, &call, facts).await;
     }

@@ -8,15 +8,18 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::callers::{token_cost, tool_cache};
+use mgp_engine::policy::pins::Effect;
 use mgp_engine::tool_names::canonical_name;
+use mgp_engine::tools::brief;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{IndexedTool, RESULTS_MAX, SearchFilter, Strategy};
-use mgp_json::{Splice, member, quote, unquote};
+use mgp_json::{Splice, member, quote, set_members, unquote};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::security::with_effective_level;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::mgp::tools::{
-    self, Call, DEFAULT_RESULTS, Discover, DiscoverToolsResult, Session, ToolMatch,
+    self, BriefMatch, Call, DEFAULT_RESULTS, DESCRIBED_MAX, Describe, DescribedTools, Discover,
+    DiscoverToolsResult, FoundTool, Session, ToolMatch,
 };
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -26,6 +29,7 @@ use crate::answer::{json_outcome, parse_string, to_tool_result};
 use crate::audit::{self, PendingCallRecord};
 use crate::mgp::kernel_tool;
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_runtime::time::unix_ms;
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 
 /// `mgp/tools/discover`.
@@ -90,7 +94,13 @@ pub(crate) async fn call_as_tool(
             session::show_session(cx, caller).await?
         }
         MetaTool::Evict => session::evict(cx, caller, mcp::parse_params(Some(arguments))?).await?,
-        MetaTool::Call => return Err(Refusal::UnknownTool(tool.tool_name().to_owned())),
+        MetaTool::Describe => {
+            let answer = describe_tools(cx, caller, mcp::parse_params(Some(arguments))?)?;
+            json_outcome(&answer)?
+        }
+        MetaTool::Call | MetaTool::CallRead | MetaTool::CallWrite => {
+            return Err(Refusal::UnknownTool(tool.tool_name().to_owned()));
+        }
     };
     Ok(to_tool_result(caller, &answer))
 }
@@ -112,11 +122,15 @@ async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome
     let wanted = to_query(&caller.view, asked);
     let strategy = wanted.strategy;
     let found = cx.search.search(&caller.identity(), wanted).await?;
-    let tools: Vec<ToolMatch> = found
-        .hits
-        .iter()
-        .map(|hit| to_found(&caller.view, hit))
-        .collect();
+    let found_tool = |hit: &Hit| {
+        let whole = to_found(cx, &caller.view, hit);
+        if cx.exposure.brief_answers {
+            FoundTool::Brief(to_brief(whole))
+        } else {
+            FoundTool::Whole(whole)
+        }
+    };
+    let tools: Vec<FoundTool> = found.hits.iter().map(found_tool).collect();
     let costs: Vec<u64> = tools.iter().map(found_cost).collect();
     let fitting = tool_cache::count_fitting_results(&cx.exposure.budget, &costs);
     let left_out = tools.len() - fitting;
@@ -133,18 +147,66 @@ async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome
     json_outcome(&answer)
 }
 
-/// The tool that a call through `mgp/tools/call` means.
-pub(crate) fn called_tool_name(
+/// The definitions of found tools, of those that the caller may call.
+fn describe_tools(
+    cx: &Context,
+    caller: &Caller,
+    asked: Describe,
+) -> Result<DescribedTools, Refusal> {
+    if asked.names.len() > DESCRIBED_MAX {
+        return Err(Refusal::BadParams(format!(
+            "`names` has {} names; at most {DESCRIBED_MAX} are described at once",
+            asked.names.len()
+        )));
+    }
+    let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
+    let mut described = DescribedTools {
+        tools: Vec::new(),
+        unknown: Vec::new(),
+    };
+    for name in asked.names {
+        let tool = cx.tool(&caller.view, &name).filter(|tool| {
+            table.is_allowed(&who, &tool.server, Some(&tool.own_name), now)
+                && !cx.policies.pins.is_blocked(&tool.server, &tool.own_name)
+        });
+        let definition = tool.and_then(|tool| {
+            let definition = set_members(tool.visible_raw(), &[("name", &quote(&name))]);
+            RawValue::from_string(definition).ok()
+        });
+        match definition {
+            Some(definition) => described.tools.push(definition),
+            None => described.unknown.push(name),
+        }
+    }
+    Ok(described)
+}
+
+/// The most that a tool may do which is called through this finding tool; `None` for a tool that calls no others.
+pub(crate) const fn effect_limit(tool: MetaTool) -> Option<Option<Effect>> {
+    match tool {
+        MetaTool::Call => Some(None),
+        MetaTool::CallRead => Some(Some(Effect::Read)),
+        MetaTool::CallWrite => Some(Some(Effect::Write)),
+        MetaTool::Discover
+        | MetaTool::Request
+        | MetaTool::Session
+        | MetaTool::Evict
+        | MetaTool::Describe => None,
+    }
+}
+
+/// The tool that a call means, if need be through a finding tool, and the most that it may do.
+pub(crate) fn called_tool(
     caller: &Caller,
     call: &mcp::tools::Call<'_>,
-) -> Result<String, Refusal> {
+) -> Result<(String, Option<Effect>), Refusal> {
     let name = parse_string(call.name, "name")?;
-    if kernel_tool::meta_tool(caller, &name) != Some(MetaTool::Call) {
-        return Ok(name);
-    }
+    let Some(limit) = kernel_tool::meta_tool(caller, &name).and_then(effect_limit) else {
+        return Ok((name, None));
+    };
     let arguments = call.arguments.map_or("{}", RawValue::get);
     let found: Call<'_> = mcp::parse_params(Some(arguments))?;
-    Ok(found.name.into_owned())
+    Ok((found.name.into_owned(), limit))
 }
 
 /// That call, as the caller would make it directly.
@@ -217,7 +279,7 @@ fn to_protocol_strategy(strategy: Strategy) -> tools::Strategy {
 }
 
 /// A hit under the name by which it is called in this view, with all that a call needs.
-pub(crate) fn to_found(view: &CatalogView, hit: &Hit) -> ToolMatch {
+pub(crate) fn to_found(cx: &Context, view: &CatalogView, hit: &Hit) -> ToolMatch {
     let IndexedTool {
         server,
         name,
@@ -242,15 +304,32 @@ pub(crate) fn to_found(view: &CatalogView, hit: &Hit) -> ToolMatch {
         description: description.unwrap_or_default(),
         relevance_score: Some(hit.score),
         fits: hit.is_good_match,
+        effect: cx.policies.pins.effect(server, name).map(Effect::as_str),
         input_schema: part("inputSchema", raw).unwrap_or_else(empty),
         security: part("security", &with_effective_level(raw, *risk)),
     }
 }
 
+/// The same in short.
+fn to_brief(found: ToolMatch) -> BriefMatch {
+    BriefMatch {
+        does: brief::first_sentence(&found.description),
+        arguments: brief::arguments(found.input_schema.get()),
+        name: found.name,
+        fits: found.fits,
+        effect: found.effect,
+    }
+}
+
 /// What a hit costs of a model's context, as estimated by [`tokenizer`].
-fn found_cost(found: &ToolMatch) -> u64 {
-    let description = token_cost::estimate_text(&found.description);
-    description
-        + token_cost::estimate_definition(found.input_schema.get())
-        + token_cost::estimate_text(&found.name)
+fn found_cost(found: &FoundTool) -> u64 {
+    let texts =
+        |texts: &[&str]| -> u64 { texts.iter().map(|it| token_cost::estimate_text(it)).sum() };
+    match found {
+        FoundTool::Whole(found) => {
+            texts(&[&found.description, &found.name])
+                + token_cost::estimate_definition(found.input_schema.get())
+        }
+        FoundTool::Brief(found) => texts(&[&found.name, &found.does, &found.arguments]),
+    }
 }

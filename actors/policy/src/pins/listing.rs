@@ -1,14 +1,18 @@
 //! Lists pins for the operator.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::policy::pins::{PinMode, PinnedTool};
+use mgp_engine::policy::pins::{Effect, PinMode, PinnedTool};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::audit::{EventType, Outcome, TraceId};
 use mgp_runtime::task;
+use mgp_store::audit;
+use serde_json::json;
 
 use super::pin_file::PinFile;
-use super::{PinsHandle, SharedPins, lock};
+use super::{PinsHandle, ServerPins, SharedPins, lock};
 
 /// A page of the pins of a server.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +21,8 @@ pub struct PinnedPage {
     pub mode: Option<PinMode>,
     /// The number of all pins.
     pub total: usize,
-    /// Sorted by name.
-    pub tools: Vec<PinnedTool>,
+    /// Sorted by name, each with its approved definition, if that is stored.
+    pub tools: Vec<(PinnedTool, Option<Box<str>>)>,
     /// More pins follow.
     pub has_more: bool,
 }
@@ -46,16 +50,62 @@ impl PinsHandle {
         let (shared, server) = (self.0.clone(), server.clone());
         let reading = task::run_blocking("pins.listed", move || {
             shared.with_file(&server, |mode, file| {
+                let mut texts = file.texts();
                 let mut tools = file.pins().pinned_tools(&server, after.as_deref());
+                let listed = tools.by_ref().take(limit);
+                let with_text = |tool: PinnedTool| {
+                    let text = texts.remove(&tool.tool);
+                    (tool, text)
+                };
                 PinnedPage {
                     mode,
                     total: file.pins().count(&server),
-                    tools: tools.by_ref().take(limit).collect(),
+                    tools: listed.map(with_text).collect(),
                     has_more: tools.next().is_some(),
                 }
             })
         });
         reading.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    /// A person confirmed the effects of tools of a server, or took that back.
+    ///
+    /// # Errors
+    /// The tools of the server are not pinned or not known; one of these is not, or waits for an approval; the file
+    /// cannot be written.
+    pub async fn confirm_effects(
+        &self,
+        server: &ServerId,
+        effects: BTreeMap<String, Option<Effect>>,
+        trace: TraceId,
+    ) -> Result<(), String> {
+        let (shared, server) = (self.0.clone(), server.clone());
+        let confirming = task::run_blocking("pins.confirm", move || {
+            let server_pins = shared.server_pins(&server);
+            let mut server_pins = lock(&server_pins);
+            let ServerPins {
+                pin_file, rules, ..
+            } = &mut *server_pins;
+            let known = pin_file.as_mut().zip(rules.as_ref());
+            let (pin_file, rules) = known.ok_or_else(|| {
+                format!("the tools of {server} are not pinned, or were not listed since the kernel started")
+            })?;
+            pin_file.confirm_effects(&effects, rules)?;
+            shared.set_effects(&server, pin_file.effects());
+            for (tool, effect) in &effects {
+                let effect = effect.map_or("destructive", Effect::as_str);
+                shared.record_event(
+                    EventType::TOOL_APPROVED,
+                    audit::operator_actor(),
+                    (&server, tool),
+                    &trace,
+                    Outcome::Success,
+                    json!({"effect": effect}),
+                );
+            }
+            Ok(())
+        });
+        confirming.await.unwrap_or_else(|why| Err(why.to_string()))
     }
 
     /// The approved and the current definition of a pinned tool.

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::policy::pins::{Pin, PinApprovalError, PinCheck, PinRules, Pins};
+use mgp_engine::policy::pins::{Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
@@ -170,6 +170,34 @@ impl PinFile {
         pin: Pin,
     ) -> Result<(), PinApprovalError> {
         self.pins.deny(server, tool, pin)
+    }
+
+    /// A person confirmed the effects of tools, or took that back. On disk when this returns; nothing is changed after
+    /// an error.
+    pub(super) fn confirm_effects(
+        &mut self,
+        effects: &BTreeMap<String, Option<Effect>>,
+        rules: &PinRules,
+    ) -> Result<(), String> {
+        let mut confirmed = self.pins.clone();
+        for (tool, effect) in effects {
+            confirmed
+                .confirm_effect(&self.server, tool, *effect)
+                .map_err(|error| error.to_string())?;
+        }
+        let earlier = std::mem::replace(&mut self.pins, confirmed);
+        self.save(&[], rules).map_err(|error| {
+            self.pins = earlier;
+            format!("cannot write the pins: {error}")
+        })
+    }
+
+    /// The confirmed effects.
+    pub(super) fn effects(&self) -> BTreeMap<String, Effect> {
+        let effects = self.pins.effects(&self.server);
+        effects
+            .map(|(tool, effect)| (tool.to_owned(), effect))
+            .collect()
     }
 
     pub(super) fn pins(&self) -> &Pins {

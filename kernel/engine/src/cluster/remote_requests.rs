@@ -320,6 +320,7 @@ const METHODS: [RemoteRule; 20] = [
             "mgp/servers/logs",
             "mgp/servers/pins/list",
             "mgp/servers/pins/show",
+            "mgp/servers/pins/confirm",
             "mgp/audit/replay",
             "mgp/audit/find",
             "mgp/audit/verify",
@@ -359,12 +360,17 @@ const KERNEL_TOOLS: [RemoteRule; 7] = [
             "mgp/tools/request",
             "mgp/tools/session",
             "mgp/tools/session/evict",
+            "mgp/tools/describe",
         ],
     ),
     closed_rule(
         MethodCheck::Tool,
         "the agent's own node calls what it found",
-        &["mgp/tools/call"],
+        &[
+            "mgp/tools/call",
+            "mgp/tools/call_read",
+            "mgp/tools/call_write",
+        ],
     ),
     closed_rule(
         MethodCheck::FeatureSet,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use mgp_json::{elements, members, quote, unquote};
+use mgp_json::{elements, member, members, quote, unquote};
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -251,6 +251,39 @@ fn write_canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// What a tool does to its environment, as its server says and a person confirmed. Whatever is not confirmed may destroy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It changes nothing.
+    Read,
+    /// It adds, but destroys nothing.
+    Write,
+}
+
+impl Effect {
+    /// What the annotations of a definition say (MCP, `ToolAnnotations`).
+    #[must_use]
+    pub fn declared(definition: &str) -> Option<Self> {
+        let annotations = member(definition, "annotations")?;
+        let hint = |name| member(annotations, name).and_then(|hint| hint.parse::<bool>().ok());
+        if hint("readOnlyHint") == Some(true) {
+            Some(Self::Read)
+        } else {
+            (hint("destructiveHint") == Some(false)).then_some(Self::Write)
+        }
+    }
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
 /// The state of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PinRecord {
@@ -260,6 +293,9 @@ struct PinRecord {
     /// A person denied the pending definition.
     #[serde(default)]
     denied: bool,
+    /// What a person confirmed of the approved definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    effect: Option<Effect>,
 }
 
 /// A tool that waits for approval.
@@ -290,6 +326,8 @@ pub struct PinnedTool {
     pub changed: Vec<DefinitionPart>,
     /// A person denied the pending definition.
     pub denied: bool,
+    /// What a person confirmed of the approved definition.
+    pub effect: Option<Effect>,
 }
 
 /// The result of checking a listed definition.
@@ -331,6 +369,9 @@ impl PinCheck {
 /// Why an approval was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinApprovalError {
+    /// No such tool is pinned.
+    #[error("{0} is not pinned")]
+    NotPinned(String),
     /// No such tool is pending.
     #[error("no change of {0} waits for approval")]
     NotPending(String),
@@ -372,6 +413,7 @@ impl Pins {
                 by: None,
                 pending: None,
                 denied: false,
+                effect: None,
             };
             tools.insert(tool.to_owned(), first);
             return PinCheck::New;
@@ -420,8 +462,44 @@ impl Pins {
             by: Some(by.to_owned()),
             pending: None,
             denied: false,
+            effect: None,
         };
         Ok(())
+    }
+
+    /// A person confirmed what the approved definition says of its effect; `None` takes that back. An approval of
+    /// another definition does, too.
+    ///
+    /// # Errors
+    /// [`PinApprovalError`] if the tool is not pinned, or its definition is not the approved one.
+    pub fn confirm_effect(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        effect: Option<Effect>,
+    ) -> Result<(), PinApprovalError> {
+        let name = || crate::tool_names::canonical_name(server, tool);
+        let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
+        let known = known.ok_or_else(|| PinApprovalError::NotPinned(name()))?;
+        match known.pending {
+            Some(current) if effect.is_some() => Err(PinApprovalError::ChangedAgain {
+                tool: name(),
+                current: Box::new(current),
+            }),
+            Some(_) | None => {
+                known.effect = effect;
+                Ok(())
+            }
+        }
+    }
+
+    /// The confirmed effects of tools whose current definition is the approved one.
+    pub fn effects(&self, server: &ServerId) -> impl Iterator<Item = (&str, Effect)> {
+        let tools = self.0.get(server).into_iter().flatten();
+        tools.filter_map(|(tool, known)| {
+            let effect = known.effect.filter(|_| known.pending.is_none())?;
+            Some((tool.as_str(), effect))
+        })
     }
 
     /// A person denied the definition with this pin: it stays blocked until the definition changes.
@@ -508,6 +586,7 @@ impl Pins {
                 .pending
                 .map_or_else(Vec::new, |pin| record.approved.changed_parts(&pin)),
             denied: record.denied,
+            effect: record.effect,
         })
     }
 

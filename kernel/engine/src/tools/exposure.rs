@@ -68,7 +68,7 @@ impl Exposure {
         match self {
             Self::All => &[],
             Self::Categories | Self::Discovery => &MetaTool::DISCOVERY_TOOLS,
-            Self::Pinned => &MetaTool::ALL,
+            Self::Pinned => &MetaTool::SESSION_TOOLS,
         }
     }
 

@@ -80,6 +80,27 @@ request! {
     }
 }
 
+request! {
+    /// `mgp_tools_describe`; answers [`DescribedTools`].
+    Describe {
+        /// The names of tools, as a search answered them; at most [`DESCRIBED_MAX`].
+        names: Vec<String>,
+    }
+}
+
+/// The most tools in one [`Describe`].
+pub const DESCRIBED_MAX: usize = 16;
+
+/// The answer to [`Describe`].
+#[derive(Debug, Serialize)]
+pub struct DescribedTools {
+    /// The definitions, as in a list.
+    pub tools: Vec<Box<RawValue>>,
+    /// The names that no tool of the caller has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+}
+
 /// The conditions of results; all must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +120,7 @@ pub struct Filter {
 #[derive(Debug, Serialize)]
 pub struct DiscoverToolsResult {
     /// The best match first.
-    pub tools: Vec<ToolMatch>,
+    pub tools: Vec<FoundTool>,
     /// The number of searched tools: those visible to the caller that pass the filter.
     pub total_available: usize,
     /// The strategy used.
@@ -115,6 +136,32 @@ pub struct DiscoverToolsResult {
     /// A note for the caller: no good match, or a truncated query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// A found tool.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum FoundTool {
+    /// With all data for calling it.
+    Whole(ToolMatch),
+    /// In short.
+    Brief(BriefMatch),
+}
+
+/// A found tool in short: enough to choose it, and to call it where its arguments are simple.
+#[derive(Debug, Serialize)]
+pub struct BriefMatch {
+    /// Its name for this caller.
+    pub name: String,
+    /// The first sentence of the server's description.
+    pub does: String,
+    /// Its arguments: `path, [limit: integer]`. Texts have no type, optional ones are in brackets.
+    pub arguments: String,
+    /// True if it is considered a match at all.
+    pub fits: bool,
+    /// What a person confirmed of it: `read` or `write`. Without it, it may destroy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<&'static str>,
 }
 
 /// A found tool, with all data for calling it.
@@ -133,6 +180,9 @@ pub struct ToolMatch {
     pub relevance_score: Option<f32>,
     /// True if it is considered a match at all: some tool is always the best one.
     pub fits: bool,
+    /// What a person confirmed of it: `read` or `write`. Without it, it may destroy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<&'static str>,
     /// The whole schema, as sent by its server.
     #[serde(rename = "inputSchema")]
     pub input_schema: Box<RawValue>,
@@ -386,11 +436,12 @@ mod tests {
             description: "Reads".into(),
             relevance_score: Some(0.95),
             fits: true,
+            effect: None,
             input_schema: raw(r#"{"type":"object","x":1.50}"#),
             security: Some(raw(r#"{"risk_level":"moderate"}"#)),
         };
         let mut answer = DiscoverToolsResult {
-            tools: vec![found],
+            tools: vec![FoundTool::Whole(found)],
             total_available: 47,
             search_strategy: Strategy::Semantic,
             fallback_strategy: None,

@@ -17,6 +17,32 @@ pub enum Tools {
     Call(Call),
     /// Find tools by what they do.
     Find(Find),
+    /// Confirm which tools of a server only read, or destroy nothing, as its annotations say.
+    Confirm(ConfirmTools),
+}
+
+/// `mgp tools confirm`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools confirm files                       # shows what its tools say of themselves, and asks
+  mgp tools confirm files --only read_file --yes
+  mgp tools confirm files --only read_file --remove
+
+Agents call confirmed tools with mgp_tools_call_read and mgp_tools_call_write, so that you can let
+a host allow all reads. Whatever is not confirmed may destroy; a changed definition needs a new yes.")]
+pub struct ConfirmTools {
+    /// The server, one of `mgp servers list`.
+    #[arg(value_name = "ID")]
+    pub server: String,
+    /// Only this tool, by the server's own name; more than once for several.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) only: Vec<String>,
+    /// Take confirmations back.
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 /// `mgp tools list`.

@@ -2,6 +2,7 @@
 
 pub(super) mod arguments;
 mod call;
+mod confirm;
 mod curl;
 mod find;
 pub(super) mod mcpl;
@@ -53,6 +54,7 @@ pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
         Tools::Call(typed) if typed.curl => curl::show(context, typed),
         Tools::Call(typed) => call::call(context, typed),
         Tools::Find(typed) => find::find(context, typed),
+        Tools::Confirm(typed) => confirm::confirm(context, typed),
     }
 }
 

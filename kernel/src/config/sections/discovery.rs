@@ -28,11 +28,15 @@ const EXPOSURES: [(&str, Option<Exposure>); 5] = [
 
 const EMBEDDINGS: [(&str, bool); 2] = [("builtin", true), ("off", false)];
 
+const ANSWERS: [(&str, bool); 2] = [("whole", false), ("brief", true)];
+
 section! {
     /// `[discovery]`.
     DiscoveryConfig {
         /// Whether the built-in model is used if there is no provider.
         builtin: bool = true, choice("embedding", &EMBEDDINGS);
+        /// Whether searches answer tools in short.
+        brief_answers: bool = false, choice("answers", &ANSWERS);
         /// Idle time after which the built-in model is unloaded.
         model_idle: Duration = Duration::from_secs(30), secs("model_idle_secs", 1..=DAY);
         /// The exposure of tools to all agents.

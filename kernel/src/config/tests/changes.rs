@@ -115,6 +115,7 @@ peers = [] #> ["desk.lan:7332"] waits
 lease_secs = 30 #> 31 waits
 relay = true #> false waits
 [discovery]
+answers = "whole" #> "brief" waits
 embedding = "off" #> "builtin" waits
 exposure = "all" #> "pinned" waits
 pinned = [] #> ["a/b"] waits

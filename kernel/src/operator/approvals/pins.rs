@@ -1,8 +1,9 @@
 //! `mgp/servers/pins/*`: pinned definitions and their changes.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_engine::policy::pins::{PinMode, PinnedTool};
-use mgp_protocol::mgp::servers::pins::{self, Definitions, PAGE_MAX, PinnedTools};
+use mgp_engine::policy::pins::{Effect, PinMode, PinnedTool};
+use mgp_json::{member, unquote};
+use mgp_protocol::mgp::servers::pins::{self, Confirmed, Definitions, PAGE_MAX, PinnedTools};
 use mgp_protocol::refusal::Refusal;
 
 use crate::operator::{Operator, json, read};
@@ -21,7 +22,11 @@ impl Operator {
         json(&PinnedTools {
             mode: page.mode.map(mode_label),
             total: page.total as u64,
-            pins: page.tools.into_iter().map(to_protocol_pin).collect(),
+            pins: page
+                .tools
+                .into_iter()
+                .map(|(tool, text)| to_protocol_pin(tool, text.as_deref()))
+                .collect(),
             has_more: page.has_more,
         })
     }
@@ -40,6 +45,36 @@ impl Operator {
             now: pair.current.map(|tool| tool.raw.to_string()),
         })
     }
+
+    /// `mgp/servers/pins/confirm`.
+    ///
+    /// # Errors
+    /// Unknown server; a tool that is not pinned or waits for an approval; the pins cannot be written.
+    pub(crate) async fn confirm_effects(&self, request: &Request) -> Outcome {
+        let pins::Confirm { id, effects } = read(request)?;
+        let handle = self.find_server(&id)?;
+        let tools: Vec<String> = effects.keys().cloned().collect();
+        let effects = effects
+            .into_iter()
+            .map(|(tool, word)| Ok((tool, parse_effect(word)?)))
+            .collect::<Result<_, Refusal>>()?;
+        let trace = request.trace.id.clone();
+        let confirmed = self.pins.confirm_effects(&handle.id, effects, trace).await;
+        confirmed.map_err(Refusal::BadParams)?;
+        json(&Confirmed { tools })
+    }
+}
+
+/// The effect of this word; `None` takes a confirmation back.
+fn parse_effect(word: Option<String>) -> Result<Option<Effect>, Refusal> {
+    match word.as_deref() {
+        None => Ok(None),
+        Some("read") => Ok(Some(Effect::Read)),
+        Some("write") => Ok(Some(Effect::Write)),
+        Some(other) => Err(Refusal::BadParams(format!(
+            "an effect is `read`, `write` or `null`, and not {other:?}"
+        ))),
+    }
 }
 
 fn mode_label(mode: PinMode) -> String {
@@ -51,7 +86,10 @@ fn mode_label(mode: PinMode) -> String {
     .into()
 }
 
-fn to_protocol_pin(pin: PinnedTool) -> pins::PinnedTool {
+fn to_protocol_pin(pin: PinnedTool, definition: Option<&str>) -> pins::PinnedTool {
+    let word = |effect: Effect| effect.as_str().to_owned();
+    let description = definition.and_then(|text| member(text, "description"));
+    let description = description.and_then(unquote);
     pins::PinnedTool {
         tool: pin.tool,
         pin: pin.approved.to_string(),
@@ -59,5 +97,8 @@ fn to_protocol_pin(pin: PinnedTool) -> pins::PinnedTool {
         now: pin.pending.map(|pin| pin.to_string()),
         changed: pin.changed.iter().map(ToString::to_string).collect(),
         denied: pin.denied,
+        declared_effect: definition.and_then(Effect::declared).map(word),
+        effect: pin.effect.map(word),
+        description: description.and_then(|text| text.lines().next().map(str::to_owned)),
     }
 }

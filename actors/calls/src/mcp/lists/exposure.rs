@@ -31,6 +31,8 @@ pub struct ExposureSettings {
     pub agents: BTreeMap<AgentId, AgentExposure>,
     /// For the views of these servers; any other view of one server lists all of it.
     pub views: BTreeMap<ServerId, Option<Exposure>>,
+    /// Whether searches answer tools in short.
+    pub brief_answers: bool,
     /// What tool definitions may cost in a session.
     pub budget: Budget,
     /// Cached numbers of tools.
@@ -155,8 +157,22 @@ pub(crate) fn add_kernel_tools(
         }
         _ => tool.definition(security),
     };
-    let own: Vec<String> = exposure.meta_tools().iter().map(described).collect();
+    let own = with_companions(cx, exposure.meta_tools());
+    let own: Vec<String> = own.iter().map(described).collect();
     prepend_tools(page, &own)
+}
+
+/// These finding tools, and those beside them: for calls of tools whose effect was confirmed, if there are any, and for
+/// whole definitions where searches answer in short.
+fn with_companions(cx: &Context, finding: &[MetaTool]) -> Vec<MetaTool> {
+    let mut all = finding.to_vec();
+    if !all.is_empty() && cx.policies.pins.has_effects() {
+        all.extend([MetaTool::CallRead, MetaTool::CallWrite]);
+    }
+    if !all.is_empty() && cx.exposure.brief_answers {
+        all.push(MetaTool::Describe);
+    }
+    all
 }
 
 /// The tools that find others, in a list of all tools that lacks servers which are still starting: a client that
@@ -174,8 +190,11 @@ pub(crate) fn describe_search_tools(
         return Vec::new();
     }
     let security = caller.mgp.features().contains(Features::TOOL_SECURITY);
-    let finding = MetaTool::DISCOVERY_TOOLS.iter();
-    finding.map(|tool| tool.definition(security)).collect()
+    let finding = with_companions(cx, &MetaTool::DISCOVERY_TOOLS);
+    finding
+        .iter()
+        .map(|tool| tool.definition(security))
+        .collect()
 }
 
 /// The first page of a list of tools, with these put first.

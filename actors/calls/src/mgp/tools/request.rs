@@ -63,7 +63,7 @@ pub(crate) async fn request_tools(
         .collect();
     let tools_loaded: Vec<ToolMatch> = load
         .iter()
-        .map(|(_, hit)| to_found(&caller.view, hit))
+        .map(|(_, hit)| to_found(cx, &caller.view, hit))
         .collect();
     let tools = load.iter().map(|(tool, _)| tool.clone()).collect();
     let (loaded, note) = load_tools(cx, caller, tools).await?;

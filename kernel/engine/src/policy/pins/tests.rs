@@ -325,3 +325,61 @@ fn pins_are_listed_by_name() {
     assert_eq!(pins.count(&server), 3);
     assert_eq!(pins.pinned_tools(&ServerId::new("other"), None).count(), 0);
 }
+
+fn effect_of(pins: &Pins) -> Option<Effect> {
+    pins.effects(&server()).map(|(_, effect)| effect).next()
+}
+
+#[test]
+fn declared_effect_is_that_of_the_annotations() {
+    let declared =
+        |annotations: &str| Effect::declared(&with(&format!(r#""annotations":{annotations}"#)));
+    for (annotations, effect) in [
+        (r#"{"readOnlyHint":true}"#, Some(Effect::Read)),
+        (
+            r#"{"readOnlyHint":true,"destructiveHint":true}"#,
+            Some(Effect::Read),
+        ),
+        (r#"{"destructiveHint":false}"#, Some(Effect::Write)),
+        (r#"{"readOnlyHint":false}"#, None),
+        (r#"{"readOnlyHint":"true"}"#, None),
+        ("null", None),
+    ] {
+        assert_eq!(declared(annotations), effect, "{annotations}");
+    }
+    assert_eq!(Effect::declared(TOOL), None);
+}
+
+#[test]
+fn confirmed_effect_is_lost_with_the_definition() {
+    let mut pins = Pins::default();
+    let absent = pins.confirm_effect(&server(), "add", Some(Effect::Read));
+    assert!(matches!(absent, Err(PinApprovalError::NotPinned(_))));
+    pins.check_listed(&server(), "add", pin(TOOL), PinMode::Warn);
+    assert_eq!(effect_of(&pins), None);
+    pins.confirm_effect(&server(), "add", Some(Effect::Read))
+        .unwrap();
+    assert_eq!(effect_of(&pins), Some(Effect::Read));
+    // It is changed, and changed back.
+    pins.check_listed(&server(), "add", pin(EVIL), PinMode::Warn);
+    assert_eq!(effect_of(&pins), None);
+    let changed = pins.confirm_effect(&server(), "add", Some(Effect::Write));
+    assert!(matches!(
+        changed,
+        Err(PinApprovalError::ChangedAgain { .. })
+    ));
+    pins.check_listed(&server(), "add", pin(TOOL), PinMode::Warn);
+    assert_eq!(effect_of(&pins), Some(Effect::Read));
+    // The approval of another definition is none of its effect.
+    pins.check_listed(&server(), "add", pin(EVIL), PinMode::Warn);
+    pins.approve(&server(), "add", pin(EVIL), "me").unwrap();
+    assert_eq!(effect_of(&pins), None);
+    // Files with and without the member are read.
+    pins.confirm_effect(&server(), "add", Some(Effect::Write))
+        .unwrap();
+    let text = serde_json::to_string(&pins).unwrap();
+    assert_eq!(serde_json::from_str::<Pins>(&text).unwrap(), pins);
+    let older = text.replace(r#","effect":"write""#, "");
+    assert_ne!(older, text);
+    assert_eq!(effect_of(&serde_json::from_str(&older).unwrap()), None);
+}

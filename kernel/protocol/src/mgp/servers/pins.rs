@@ -1,6 +1,8 @@
 //! `mgp/servers/pins/*`: the pinned definitions of a server's tools, and their changes. For the operator,
 //! who decides about a changed one by `mgp/approvals/*`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::methods;
@@ -8,6 +10,7 @@ use crate::mcp::methods;
 methods! {
     "mgp/servers/pins/list" => List,
     "mgp/servers/pins/show" => Show,
+    "mgp/servers/pins/confirm" => Confirm,
 }
 
 /// The most tools in one answer to [`List`].
@@ -61,6 +64,32 @@ pub struct PinnedTool {
     /// True if a person denied the definition: the tool is hidden until it changes again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+    /// `read` or `write`: what its annotations say that it does. Absent where they say nothing, so that it may destroy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared_effect: Option<String>,
+    /// The same, where a person confirmed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// The first line of the description.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// `mgp/servers/pins/confirm`: the annotations of these tools are true. Answers [`Confirmed`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confirm {
+    /// The server.
+    pub id: String,
+    /// The confirmed effect of each tool, by the server's own name: `read`, `write`, or `null` to take it back.
+    pub effects: BTreeMap<String, Option<String>>,
+}
+
+/// The answer to `mgp/servers/pins/confirm`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// The tools that were asked for.
+    pub tools: Vec<String>,
 }
 
 /// `mgp/servers/pins/show`: the approved and the current definition of a tool. Answers [`Definitions`].

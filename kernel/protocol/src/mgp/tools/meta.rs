@@ -21,11 +21,28 @@ pub enum MetaTool {
     Session,
     /// Evicts tools from the session.
     Evict,
+    /// Calls a found tool that only reads.
+    CallRead,
+    /// Calls a found tool that destroys nothing.
+    CallWrite,
+    /// Shows the whole definitions of found tools.
+    Describe,
 }
 
 impl MetaTool {
     /// All meta tools.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
+        Self::Discover,
+        Self::Request,
+        Self::Call,
+        Self::Session,
+        Self::Evict,
+        Self::CallRead,
+        Self::CallWrite,
+        Self::Describe,
+    ];
+    /// Those of the document, with those of a session.
+    pub const SESSION_TOOLS: [Self; 5] = [
         Self::Discover,
         Self::Request,
         Self::Call,
@@ -44,6 +61,10 @@ impl MetaTool {
             Self::Call => Call::METHOD,
             Self::Session => Session::METHOD,
             Self::Evict => Evict::METHOD,
+            // They are tools only.
+            Self::CallRead => "mgp/tools/call_read",
+            Self::CallWrite => "mgp/tools/call_write",
+            Self::Describe => "mgp/tools/describe",
         }
     }
 
@@ -56,6 +77,9 @@ impl MetaTool {
             Self::Call => "mgp_tools_call",
             Self::Session => "mgp_tools_session",
             Self::Evict => "mgp_tools_session_evict",
+            Self::CallRead => "mgp_tools_call_read",
+            Self::CallWrite => "mgp_tools_call_write",
+            Self::Describe => "mgp_tools_describe",
         }
     }
 
@@ -84,6 +108,8 @@ impl MetaTool {
             "description": description,
             "inputSchema": schema,
             "annotations": self.annotations(),
+            // Hosts with a tool search of their own would hide the tools that find the others.
+            "_meta": {"anthropic/alwaysLoad": true},
         });
         if security {
             definition["security"] = self.security();
@@ -98,6 +124,9 @@ impl MetaTool {
             Self::Call => "Call a tool",
             Self::Session => "Tools in this session",
             Self::Evict => "Let go of tools",
+            Self::CallRead => "Call a tool that only reads",
+            Self::CallWrite => "Call a tool that destroys nothing",
+            Self::Describe => "Describe tools",
         }
     }
 
@@ -118,6 +147,9 @@ impl MetaTool {
             Self::Evict => {
                 "Lets go of tools this session holds, to make room. They can be found again."
             }
+            Self::CallRead => "The same for tools whose `effect` is `read`.",
+            Self::CallWrite => "The same for tools whose `effect` is `read` or `write`.",
+            Self::Describe => "Shows found tools with their whole inputSchema.",
         }
     }
 
@@ -131,8 +163,11 @@ impl MetaTool {
             Self::Request => {
                 r#"{"type":"object","properties":{"reason":{"enum":["capability_gap","performance","preference"]},"context":{"type":"string","description":"What you are doing"},"requirements":{"type":"object","properties":{"capabilities":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":16,"description":"One thing each"},"input_types":{"type":"array","items":{"type":"string"}},"output_types":{"type":"array","items":{"type":"string"}},"preferred_risk_level":{"enum":["safe","moderate","dangerous"]}},"required":["capabilities"],"additionalProperties":false},"task_trace_id":{"type":"string"}},"required":["requirements"],"additionalProperties":false}"#
             }
-            Self::Call => {
+            Self::Call | Self::CallRead | Self::CallWrite => {
                 r#"{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"],"additionalProperties":false}"#
+            }
+            Self::Describe => {
+                r#"{"type":"object","properties":{"names":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":16}},"required":["names"],"additionalProperties":false}"#
             }
             Self::Session => r#"{"type":"object","properties":{},"additionalProperties":false}"#,
             Self::Evict => {
@@ -144,7 +179,13 @@ impl MetaTool {
     /// Hints for clients without MGP.
     fn annotations(self) -> serde_json::Value {
         match self {
-            Self::Discover | Self::Session => json!({"readOnlyHint": true, "openWorldHint": false}),
+            Self::Discover | Self::Session | Self::Describe => {
+                json!({"readOnlyHint": true, "openWorldHint": false})
+            }
+            Self::CallRead => json!({"readOnlyHint": true, "openWorldHint": true}),
+            Self::CallWrite => {
+                json!({"readOnlyHint": false, "destructiveHint": false, "openWorldHint": true})
+            }
             Self::Request | Self::Evict => json!({
                 "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true,
                 "openWorldHint": false
@@ -159,12 +200,14 @@ impl MetaTool {
     /// The security declaration of MGP §4.
     fn security(self) -> serde_json::Value {
         match self {
-            Self::Discover | Self::Session | Self::Request | Self::Evict => json!({
-                "risk_level": "safe", "permissions_required": [], "side_effects": [],
-                "reversible": true
-            }),
+            Self::Discover | Self::Session | Self::Request | Self::Evict | Self::Describe => {
+                json!({
+                    "risk_level": "safe", "permissions_required": [], "side_effects": [],
+                    "reversible": true
+                })
+            }
             // Each call is checked as the called tool; nothing better can be declared before.
-            Self::Call => json!({
+            Self::Call | Self::CallRead | Self::CallWrite => json!({
                 "risk_level": "dangerous", "permissions_required": [], "reversible": false
             }),
         }
@@ -176,6 +219,7 @@ mod tests {
     use super::*;
     use crate::mcp::parse_params;
     use crate::mgp::discovery::security::{RiskLevel, Security};
+    use crate::mgp::tools::Describe;
 
     /// MGP-247, A-11: one tool under the names of the document, of its later drafts, and of model APIs.
     #[test]
@@ -209,10 +253,9 @@ mod tests {
             let text = tool.definition(true);
             let security = Security::from_definition(&text).unwrap();
             assert!(security.unreadable.is_empty(), "{text}");
-            let risk = if tool == MetaTool::Call {
-                RiskLevel::Dangerous
-            } else {
-                RiskLevel::Safe
+            let risk = match tool {
+                MetaTool::Call | MetaTool::CallRead | MetaTool::CallWrite => RiskLevel::Dangerous,
+                _ => RiskLevel::Safe,
             };
             assert_eq!(security.risk_level, Some(risk));
             let plain = tool.definition(false);
@@ -243,12 +286,17 @@ mod tests {
         let evict = r#"{"tools":[],"reason":"r"}"#;
         parse_params::<Evict>(Some(evict)).unwrap();
         parse_params::<Session>(Some("{}")).unwrap();
+        let describe = r#"{"names":["n"]}"#;
+        parse_params::<Describe>(Some(describe)).unwrap();
         for (tool, example) in [
             (MetaTool::Discover, discover),
             (MetaTool::Request, request),
             (MetaTool::Call, call),
             (MetaTool::Evict, evict),
             (MetaTool::Session, "{}"),
+            (MetaTool::CallRead, call),
+            (MetaTool::CallWrite, call),
+            (MetaTool::Describe, describe),
         ] {
             let example: serde_json::Value = serde_json::from_str(example).unwrap();
             let given: Vec<String> = example.as_object().unwrap().keys().cloned().collect();
