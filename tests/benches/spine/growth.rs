@@ -71,6 +71,7 @@ async fn rows_of(options: &Options, thing: &str, amounts: &[usize]) -> Vec<Vec<C
     let smallest = least[0].0;
     let row = |(amount, (cpu, p50)): (&usize, (f64, f64))| {
         let ratio = cpu / smallest;
+        eprintln!("{thing}: {amount}: {cpu:.1} µs, {ratio:.2}");
         vec![
             thing.into(),
             Cell::Number(*amount as f64, 0),
