@@ -220,6 +220,9 @@ impl Actor for SubscriptionsActor {
                 if has_followers || !server.is_instance() {
                     state.engine.server_down(&server);
                 }
+                if has_followers {
+                    self.wake(&server);
+                }
             }
             SubscriptionsMsg::Removed(server) => state.engine.remove_server(&server),
             SubscriptionsMsg::AccessChanged => {
@@ -247,6 +250,14 @@ impl SubscriptionsActor {
             || caller.is_none_or(|caller| self.directory.keep_following_filter(server)(caller))
     }
 
+    /// Starts a server that a call starts: it is subscribed when it is connected.
+    fn wake(&self, server: &ServerId) {
+        let servers = self.servers.get().map(|servers| servers.load());
+        if let Some(handle) = servers.and_then(|servers| servers.get(server).cloned()) {
+            handle.wake();
+        }
+    }
+
     /// Sends the effect to the server; the requesting agent gets its answer.
     fn apply_effect(
         &self,
@@ -260,10 +271,14 @@ impl SubscriptionsActor {
             let servers = self.servers.get()?.load();
             servers.get(&server.server())?.link_by_key(server)
         });
-        let (Some(effect), Some(link)) = (effect, link) else {
+        let (Some(effect), Some(link)) = (&effect, link) else {
             // Nothing to send, or the server is unavailable; it is sent when the server reconnects.
+            if let Some(SubscriptionEffect::SubscribeUpstream { server, .. }) = &effect {
+                self.wake(server);
+            }
             return waiter.finish();
         };
+        let effect = effect.clone();
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
         | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
         if !link.set_subscribed(

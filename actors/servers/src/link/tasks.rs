@@ -105,6 +105,12 @@ impl Link {
         self.tasks.open().contains_key(id)
     }
 
+    /// True while a task is open that its client has not seen to its end.
+    #[must_use]
+    pub(super) fn has_open_tasks(&self) -> bool {
+        self.tasks.take_expired(monotonic_now()).is_some()
+    }
+
     /// Accepts requests about tasks from now on although the connection drains.
     pub(crate) fn accept_task_requests(&self) {
         self.tasks

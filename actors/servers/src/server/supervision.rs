@@ -53,7 +53,7 @@ impl ServerActor {
             SupervisionEffect::Ignore(step) => {
                 tracing::debug!(server = %self.handle.id, illegal = %step, "lifecycle")
             }
-            SupervisionEffect::Publish(status) => self.handle.publish(Self::status(state, status)),
+            SupervisionEffect::Publish(status) => self.handle.publish(self.status(state, status)),
             SupervisionEffect::NotifyConnected => self.report_connected(state),
             SupervisionEffect::NotifyDisconnected(exit, how, verdict) => {
                 self.audit_disconnected(&exit, &how, verdict.as_ref())
@@ -63,6 +63,7 @@ impl ServerActor {
                 state.stopping.drain(..).for_each(|reply| reply.send(()))
             }
             SupervisionEffect::RetryAt(at) => self.schedule_retry(state, at),
+            SupervisionEffect::MeasureUsageAt(at) => Self::schedule_usage_check(state, at),
             SupervisionEffect::RequestPermit => self.request_restart_time(state),
             SupervisionEffect::ReportImplausible(implausible) => {
                 self.log().push_note(&implausible.to_string())
@@ -77,6 +78,7 @@ impl ServerActor {
         state.changed.clear();
         state.last_output = None;
         self.handle.count_generation();
+        self.handle.reset_use();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let generation =
             GenerationHandle::start(self, generation, spec, offer, state.mailbox.clone(), None);
@@ -102,6 +104,14 @@ impl ServerActor {
         state.retry_timer = Some(task::spawn_supervised("server.next_start", async move {
             tokio::time::sleep(at.duration_since(monotonic_now())).await;
             let _ = mailbox.send(ServerMsg::RetryDue(generation));
+        }));
+    }
+
+    fn schedule_usage_check(state: &mut ServerState, at: MonotonicTime) {
+        let (mailbox, generation) = (state.mailbox.clone(), state.supervision.generation());
+        state.usage_timer = Some(task::spawn_supervised("server.usage", async move {
+            tokio::time::sleep(at.duration_since(monotonic_now())).await;
+            let _ = mailbox.send_to_self(ServerMsg::UsageCheckDue(generation));
         }));
     }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::servers::spec::{RestartConfig, RestartPolicy};
 
 const CONFIG: SupervisionConfig = SupervisionConfig {
-    autostart: true,
+    start: StartMode::Kernel,
     restart: RestartConfig {
         policy: RestartPolicy::OnFailure,
         max_restarts: 3,
