@@ -26,7 +26,7 @@ function figures(store) {
   if (!status) return [];
   const of = store.figures();
   const servers = [...store.servers.values()];
-  const up = servers.filter((server) => server.state === 'connected').length;
+  const up = servers.filter((server) => server.state === 'connected' || server.sleeping).length;
   const memory = (status.uses?.memory_bytes ?? 0) + servers.reduce((sum, server) => sum + (server.uses?.memory_bytes ?? 0), 0);
   return [
     tile('Calls a second', of.perSecond.toFixed(of.perSecond < 10 ? 1 : 0), spark(of.seconds, of.failed)),
@@ -73,6 +73,7 @@ function notes(store) {
 }
 
 export function state(server) {
+  if (server.sleeping) return pill('', 'sleeping');
   const kinds = { connected: 'good', connecting: 'busy', restarting: 'busy', draining: 'busy', error: 'bad', disconnected: '', registered: '' };
   return pill(kinds[server.state] ?? '', server.health && server.health !== 'healthy' && server.state === 'connected' ? server.health : server.state);
 }

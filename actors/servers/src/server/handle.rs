@@ -68,6 +68,8 @@ pub struct ServerHandle {
     last_used_ms: AtomicU64,
     /// True if the current generation was called.
     was_called: AtomicBool,
+    /// How long the last start took.
+    last_start: Mutex<Option<Duration>>,
     generation_lock: Arc<tokio::sync::Mutex<()>>,
     /// Set for an instance; `None` for the server itself.
     instance: Option<InstanceState>,
@@ -228,6 +230,7 @@ impl ServerHandle {
             was_connected: AtomicBool::new(false),
             last_used_ms: AtomicU64::new(0),
             was_called: AtomicBool::new(false),
+            last_start: Mutex::default(),
             generation_lock,
             instance,
             instances: InstanceTable::new(),
@@ -472,6 +475,7 @@ impl ServerHandle {
             id: self.id.to_string(),
             state: status.state.to_string(),
             sleeping: status.is_asleep(),
+            start_ms: self.last_start().map(ms),
             reason: Some(match waiting_turn {
                 0 => reason,
                 calls => describe_waiting(calls),

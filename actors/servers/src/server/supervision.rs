@@ -124,6 +124,9 @@ impl ServerActor {
     fn report_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         self.handle.set_connected();
+        if let Some(generation) = &state.generation {
+            self.handle.record_start(generation.start.elapsed());
+        }
         if self.handle.agent().is_none() && self.handle.can_audit() {
             crate::audit_forwarding::forward(&self.audit, &self.permissions, &link);
         }

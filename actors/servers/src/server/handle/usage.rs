@@ -1,5 +1,6 @@
 //! The use that callers make of a server or an instance: decides when it may be stopped.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +17,23 @@ impl ServerHandle {
         let now = ms(monotonic_now().since_start());
         self.last_used_ms.store(now, Ordering::Relaxed);
         self.was_called.store(true, Ordering::Relaxed);
+    }
+
+    /// Records how long a start took, until its lists were visible.
+    pub(in crate::server) fn record_start(&self, took: Duration) {
+        let mut last = self
+            .last_start
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(took);
+    }
+
+    /// How long the last start took.
+    pub(super) fn last_start(&self) -> Option<Duration> {
+        *self
+            .last_start
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the use of an earlier generation.

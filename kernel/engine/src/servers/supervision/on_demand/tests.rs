@@ -25,16 +25,19 @@ fn config(idle_stop: IdleStop) -> SupervisionConfig {
 
 fn sleeping(idle_stop: IdleStop) -> Supervision {
     let mut supervision = Supervision::new(config(idle_stop), at(0));
-    assert!(supervision.will_start() && !supervision.starts_on_call() || supervision.will_start());
+    assert!(supervision.will_start());
     supervision.handle(SupervisionInput::OfferRestored, at(0));
     assert!(supervision.starts_on_call() && !supervision.will_start());
     supervision
 }
 
 fn started(effects: &[SupervisionEffect]) -> Vec<u64> {
-    let started = effects.iter().filter_map(|effect| match effect {
-        SupervisionEffect::StartGeneration(generation) => Some(*generation),
-        _ => None,
+    let started = effects.iter().filter_map(|effect| {
+        if let SupervisionEffect::StartGeneration(generation) = effect {
+            Some(*generation)
+        } else {
+            None
+        }
     });
     started.collect()
 }
