@@ -193,9 +193,8 @@ fn read_start(
     let is_ordered = entry.span("idle_stop_secs").is_some();
     let mut idle_stop = defaults.idle_stop;
     entry.secs("idle_stop_secs", 0..=DAY, &mut idle_stop);
+    // The time may be set without being in force.
     if !start.is_on_demand() {
-        let why = "is not stopped when it is idle: `idle_stop_secs` is for `start = \"on-demand\"`";
-        entry.reject_use("idle_stop_secs", why);
         return start;
     }
     StartMode::OnDemand(match (is_ordered, is_stateful) {

@@ -21,7 +21,7 @@ use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
-pub use self::last_lists::LastOffer;
+pub(super) use self::last_lists::LastOffer;
 use crate::link::{Link, List, Wire, error_code};
 use mgp_callers::Flag;
 use mgp_policy::PinsHandle;

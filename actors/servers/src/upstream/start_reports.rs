@@ -1,5 +1,6 @@
 //! Progress of the start that a call waits for.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +29,15 @@ pub(super) async fn with_progress(
     tokio::select! {
         biased;
         connection = connecting => connection,
-        () = report(request, handle, token.get()) => unreachable!("reports have no end"),
+        never = report(request, handle, token.get()) => match never {},
     }
 }
 
-async fn report(request: &Request, handle: &ServerHandle, token: &str) {
+async fn report(request: &Request, handle: &ServerHandle, token: &str) -> Infallible {
     handle.wait_until_starting().await;
-    for step in 1_u64.. {
+    let mut step = 0_u64;
+    loop {
+        step += 1;
         if let Some(start) = handle.describe_start() {
             // Below the first step of any server, because progress must increase.
             let params = format!(

@@ -1,6 +1,6 @@
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::spec::{
-    MgpConfig, ReplicaMode, RestartConfig, ServerLimits, ServerTransport,
+    MgpConfig, ReplicaMode, RestartConfig, ServerLimits, ServerTransport, StartMode,
 };
 
 use super::*;

@@ -127,8 +127,8 @@ pub(in crate::cli::commands) fn state_label(server: &Server) -> String {
 
 /// The number of servers, of those that run and that sleep, and their memory; `None` without servers.
 pub(in crate::cli::commands) fn count_servers(servers: &[Server]) -> Option<String> {
-    let running = servers.iter().filter(|server| server.pid.is_some());
-    let running = running.count();
+    let is_running = |server: &&Server| server.pid.is_some() || server.state == "connected";
+    let running = servers.iter().filter(is_running).count();
     let sleeping = servers.iter().filter(|server| server.sleeping).count();
     let used = servers.iter().filter_map(|server| server.uses);
     let memory: u64 = used.map(|used| used.memory_bytes).sum();
@@ -199,7 +199,7 @@ mod tests {
         let running = Server {
             state: "connected".into(),
             pid: Some(7),
-            uses: Some(mgp_protocol::mgp::servers::ResourcesInUse {
+            uses: Some(mgp_protocol::mgp::health::ResourcesInUse {
                 memory_bytes: 112 << 20,
                 ..Default::default()
             }),

@@ -173,7 +173,7 @@ fn a_call_during_an_idle_stop_goes_to_the_next_generation() {
     );
     for _ in 0..3 {
         let effects = supervision.handle(SupervisionInput::CallWaiting, at(602));
-        assert_eq!(started(&effects), []);
+        assert_eq!(started(&effects), [0; 0]);
     }
     let effects = supervision.handle(ended(1, ServerExit::Clean), at(603));
     assert_eq!(started(&effects), [2]);
@@ -262,7 +262,7 @@ fn an_operators_stop_holds_against_calls() {
         assert!(!supervision.status(None, at(2)).starts_on_call);
         assert_eq!(
             started(&supervision.handle(SupervisionInput::CallWaiting, at(3))),
-            []
+            [0; 0]
         );
     }
 }
@@ -272,7 +272,7 @@ fn a_changed_start_mode_needs_no_restart() {
     let mut supervision = connected(IdleStop::Never);
     let mode = StartMode::OnDemand(IdleStop::After(LIMIT));
     let effects = supervision.handle(SupervisionInput::StartModeChanged(mode), at(1));
-    assert_eq!(started(&effects), []);
+    assert_eq!(started(&effects), [0; 0]);
     assert!(measure(&mut supervision, idle(), 601));
     supervision.handle(ended(1, ServerExit::Clean), at(602));
     let effects = supervision.handle(
