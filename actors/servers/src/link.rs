@@ -37,6 +37,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mcpl;
+use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::{Gate, GatePass, PendingRequests};
@@ -500,6 +501,16 @@ impl Link {
             || self.open_callbacks.has_open()
             || self.mcpl_requests.has_open()
             || self.event_subscriptions.load(Ordering::Relaxed) > 0
+            || self.acts_on_its_own()
+    }
+
+    /// True if it has MCPL feature sets that do more than answer calls: it pushes, or takes part in inference.
+    fn acts_on_its_own(&self) -> bool {
+        let is_more = |used: &Capability| *used != Capability::Tools;
+        self.mcpl().is_some_and(|mcpl| {
+            let mut sets = mcpl.sets.sets.values();
+            sets.any(|set| set.uses.iter().any(is_more))
+        })
     }
 
     /// True if the server says that it has state of its callers: it has MCPL feature sets with checkpoints of its

@@ -263,7 +263,8 @@ impl Actor for ServerActor {
             ServerMsg::LastListsRead(last) => self.publish_last_lists(state, last),
             ServerMsg::LastListsPublished => self.handle_last_lists_published(state),
             ServerMsg::UsageCheckDue(generation) => {
-                let usage = self.handle.measure_usage();
+                let mut usage = self.handle.measure_usage();
+                usage.is_in_use |= !state.fetching.is_empty();
                 self.apply_input(state, SupervisionInput::UsageMeasured(generation, usage))
             }
             ServerMsg::PinsDecided => self.handle_pins_decided(state),

@@ -220,9 +220,6 @@ impl Actor for SubscriptionsActor {
                 if has_followers || !server.is_instance() {
                     state.engine.server_down(&server);
                 }
-                if has_followers {
-                    self.wake(&server);
-                }
             }
             SubscriptionsMsg::Removed(server) => state.engine.remove_server(&server),
             SubscriptionsMsg::AccessChanged => {

@@ -87,6 +87,11 @@ impl ServerActor {
 
     fn release_generation(&self, state: &mut ServerState) {
         let generation = state.generation.take();
+        let link = generation.as_ref().and_then(|one| one.link.as_ref());
+        if state.spec.start.is_on_demand() && link.is_some_and(|link| link.has_subscriptions()) {
+            // Its subscribers still follow it, like a call that waits.
+            let _ = state.mailbox.send_to_self(ServerMsg::CallWaiting);
+        }
         state.last_output =
             generation.and_then(|generation| generation.start.explain_exit(self.log()));
         state.missing.clear();

@@ -15,8 +15,13 @@ impl ServerHandle {
     /// Records a use by a caller.
     pub(in crate::server) fn record_use(&self) {
         let now = ms(monotonic_now().since_start());
-        self.last_used_ms.store(now, Ordering::Relaxed);
-        self.was_called.store(true, Ordering::Relaxed);
+        // Most calls write nothing, so that threads do not contend for it.
+        if self.last_used_ms.load(Ordering::Relaxed) != now {
+            self.last_used_ms.store(now, Ordering::Relaxed);
+        }
+        if !self.was_called.load(Ordering::Relaxed) {
+            self.was_called.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Records how long a start took, until its lists were visible.

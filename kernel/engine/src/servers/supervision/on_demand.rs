@@ -9,8 +9,9 @@ use crate::servers::lifecycle::{LifecycleState, TransitionReason};
 use crate::servers::restart::{RestartVerdict, ServerExit};
 use crate::servers::spec::{IdleStop, StartMode};
 
-/// How long a generation that nobody has called runs: it was started for its lists, and has no state to lose.
-const UNUSED_LIMIT: Duration = Duration::from_secs(60);
+/// How long a generation that nobody has called runs: it was started for its lists, and has no state to lose. Short,
+/// so that many servers that are started once do not stay in memory together.
+const UNUSED_LIMIT: Duration = Duration::from_secs(10);
 
 /// A generation in use is measured again after a tenth of its idle limit, within these bounds.
 const MEASURE_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

@@ -98,8 +98,8 @@ fn a_server_on_demand_is_started_once_for_its_lists() {
         last_used: at(1),
         ..idle()
     };
-    assert!(!measure(&mut new, unused, 60));
-    assert!(measure(&mut new, unused, 61), "nobody called it");
+    assert!(!measure(&mut new, unused, 10));
+    assert!(measure(&mut new, unused, 11), "nobody called it");
     let effects = new.handle(ended(1, ServerExit::Clean), at(62));
     assert!(!withdraws(&effects), "its tools stay listed");
     let status = new.status(None, at(62));
