@@ -35,9 +35,9 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use self::generation::GenerationHandle;
 use self::instances::Instances;
-use self::lists::{FetchedLists, LastOffer};
 use self::lists::missing::MissingLists;
 use self::lists::pace::ListPaces;
+use self::lists::{FetchedLists, LastOffer};
 use self::rolling_restart::RollingRestart;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;

@@ -180,7 +180,10 @@ fn read_start(
     let mut start = defaults.mode;
     if entry.span("autostart").is_some() {
         if entry.span("start").is_some() {
-            entry.reject_use("autostart", "has `start`, too, which replaces it: leave it out");
+            entry.reject_use(
+                "autostart",
+                "has `start`, too, which replaces it: leave it out",
+            );
         }
         let mut autostart = true;
         entry.flag("autostart", &mut autostart);

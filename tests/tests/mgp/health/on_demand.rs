@@ -98,7 +98,10 @@ async fn lists_of_a_sleeping_server_survive_a_restart_of_the_kernel() {
     let mut operator = owner(&kernel).await;
     wait_asleep(&mut operator, "it").await;
     let before = offered(&mut agent(&kernel).await).await;
-    assert!(before[0].iter().any(|name| name == "it__echo"), "{before:?}");
+    assert!(
+        before[0].iter().any(|name| name == "it__echo"),
+        "{before:?}"
+    );
     assert!(before.iter().all(|list| !list.is_empty()), "{before:?}");
     drop(operator);
     let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
@@ -124,7 +127,10 @@ async fn every_kind_of_request_starts_a_sleeping_server() {
     let mut starts = 1;
     let reference = json!({"type": "ref/prompt", "name": "it__test_prompt_with_arguments"});
     for (method, params) in [
-        ("tools/call", json!({"name": "it__echo", "arguments": {"text": "x"}})),
+        (
+            "tools/call",
+            json!({"name": "it__echo", "arguments": {"text": "x"}}),
+        ),
         ("prompts/get", json!({"name": "it__test_simple_prompt"})),
         ("resources/read", json!({"uri": "test://static-text"})),
         (
@@ -139,7 +145,10 @@ async fn every_kind_of_request_starts_a_sleeping_server() {
         starts += 1;
         assert_eq!(it.starts(), starts, "{method}");
     }
-    for mut agent in [kernel.http_agent(Some("it")), kernel.stdio_agent(Some("it"))] {
+    for mut agent in [
+        kernel.http_agent(Some("it")),
+        kernel.stdio_agent(Some("it")),
+    ] {
         agent.initialize(NEWEST, FULL).await.result();
         wait_asleep(&mut operator, "it").await;
         agent.call("echo", json!({"text": "x"})).await.result();
@@ -197,7 +206,9 @@ async fn a_start_is_reported_as_progress_to_its_caller() {
             let words = step["message"].as_str().unwrap();
             assert!(words.starts_with("starting it: "), "{words}");
         }
-        let steps: Vec<f64> = steps.map(|step| step["progress"].as_f64().unwrap()).collect();
+        let steps: Vec<f64> = steps
+            .map(|step| step["progress"].as_f64().unwrap())
+            .collect();
         assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
     }
 }
@@ -222,20 +233,24 @@ async fn a_server_in_use_is_not_stopped() {
     let question = agent.wait_for_request("elicitation/create", 1).await;
     let uri = json!({"uri": "mcpk://follows/test%3A%2F%2Fwatched-resource"});
     agent.request("resources/subscribe", uri).await;
-    agent.call("idles__echo", json!({"text": "x"})).await.result();
+    agent
+        .call("idles__echo", json!({"text": "x"}))
+        .await
+        .result();
     // What idles as long as the others are in use sleeps, twice.
     for _ in 0..2 {
         wait_asleep(&mut operator, "idles").await;
-        agent.call("idles__echo", json!({"text": "x"})).await.result();
+        agent
+            .call("idles__echo", json!({"text": "x"}))
+            .await
+            .result();
     }
     wait_asleep(&mut operator, "idles").await;
     for id in ["calls", "asks", "follows"] {
         let server = shown(&mut operator, id).await;
         assert_eq!(server["state"], "connected", "{server}");
     }
-    agent
-        .reply(&question, json!({"action": "decline"}))
-        .await;
+    agent.reply(&question, json!({"action": "decline"})).await;
     agent.answer_to(&asked).await.result();
     wait_asleep(&mut operator, "asks").await;
 }
@@ -262,7 +277,10 @@ async fn a_stateful_server_is_stopped_only_by_its_operators_word() {
     for _ in 0..2 {
         wait_asleep(&mut operator, "ordered").await;
         wait_asleep(&mut operator, "plain").await;
-        agent.call("plain__echo", json!({"text": "x"})).await.result();
+        agent
+            .call("plain__echo", json!({"text": "x"}))
+            .await
+            .result();
     }
     wait_asleep(&mut operator, "plain").await;
     for id in ["keeps", "never"] {
@@ -285,7 +303,10 @@ async fn a_failed_start_is_the_answer_of_its_call() {
     let refused = agent.call("it__echo", echo.clone()).await;
     assert!(refused.is_error(), "{}", refused.text());
     assert!(refused.text().contains("code 3"), "{}", refused.text());
-    assert!(begun.elapsed() < Duration::from_secs(9), "it waits for no retry");
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "it waits for no retry"
+    );
     let server = shown(&mut operator, "it").await;
     assert_eq!((&server["state"], it.starts()), (&json!("error"), 2));
     let listed = names(&mut agent, "tools/list", "tools", "name").await;

@@ -423,7 +423,9 @@ fn report_done(context: &CliContext, writing: &ImportEdit, runs: bool) -> Result
     let many = pluralize(writing.servers.len(), "server");
     print_line(format_args!("added {many} to {}", writing.file.display()))?;
     if !runs {
-        print_error("the kernel lists their tools: `mgp up --detach`; each starts when it is called");
+        print_error(
+            "the kernel lists their tools: `mgp up --detach`; each starts when it is called",
+        );
         return Ok(());
     }
     context.reload_kernel()?;

@@ -66,7 +66,11 @@ fn render_state(server: &Server) -> String {
 pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> Option<String> {
     if server.sleeping {
         return Some(match server.start_ms {
-            Some(ms) => format!("a call starts it, which took {}.{} s", ms / 1000, ms % 1000 / 100),
+            Some(ms) => format!(
+                "a call starts it, which took {}.{} s",
+                ms / 1000,
+                ms % 1000 / 100
+            ),
             None => "a call starts it".to_owned(),
         });
     }
@@ -215,7 +219,10 @@ mod tests {
         };
         assert_eq!(state_label(&sleeping), "sleeping");
         let shown = render_state(&sleeping);
-        assert_eq!(shown, "fetch is sleeping: a call starts it, which took 0.8 s");
+        assert_eq!(
+            shown,
+            "fetch is sleeping: a call starts it, which took 0.8 s"
+        );
         let counted = count_servers(&[running, sleeping]).unwrap();
         assert_eq!(counted, "2 servers, 1 running, 1 sleeping, 112 MiB");
     }

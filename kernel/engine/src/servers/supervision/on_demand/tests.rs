@@ -194,10 +194,7 @@ fn a_failed_start_is_reported_and_repeated_by_the_next_call() {
         "it is not started without a call"
     );
     let status = supervision.status(Some("exited with code 3".into()), at(1));
-    assert_eq!(
-        (status.state, status.failed_generation),
-        (State::Error, 1)
-    );
+    assert_eq!((status.state, status.failed_generation), (State::Error, 1));
     assert!(status.starts_on_call);
     let effects = supervision.handle(SupervisionInput::CallWaiting, at(1));
     assert!(effects.contains(&SupervisionEffect::RetryAt(at(2))));
