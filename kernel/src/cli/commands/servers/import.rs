@@ -211,7 +211,7 @@ fn not_starting(there: &ClientServer, here: &LocalServer, values: &LocalValues) 
     let mut why = Vec::new();
     if !there.disabled && !here.starts {
         why.push(format!(
-            "{name}: it has start = \"manual\" here, and does not start by itself: `mgp servers start {id}`"
+            "{name}: it starts only on request here: `mgp servers start {id}`"
         ));
     }
     let missing = here.missing(values);
