@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::handshake::FULL;
+use mgp_tests::harness::kernel::nodes::JoinedNodes;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -163,6 +164,26 @@ async fn every_kind_of_request_starts_a_sleeping_server() {
         it.starts() == starts + 1
     })
     .await;
+}
+
+/// PRJ-017: its tools stay shared while it sleeps, and a call over the link starts it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_another_node_starts_a_sleeping_server() {
+    let it = Counted::new();
+    let keys = "start = \"on-demand\"\nidle_stop_secs = 3";
+    let JoinedNodes { nas, desk } = JoinedNodes::sharing(&it.entry(&[], keys), &["it"]).await;
+    let mut operator = owner(&nas).await;
+    wait_asleep(&mut operator, "it").await;
+    let mut agent = agent(&desk).await;
+    wait_until("its tools are shared", DEADLINE, async || {
+        let listed = names(&mut agent, "tools/list", "tools", "name").await;
+        listed.iter().any(|name| name == "nas__it__echo")
+    })
+    .await;
+    let starts = it.starts();
+    let said = agent.call("nas__it__echo", json!({"text": "hello"})).await;
+    assert!(said.text().contains("hello"), "{}", said.text());
+    assert_eq!(it.starts(), starts + 1);
 }
 
 /// PRJ-017: calls that come at once start it once, and each is answered once.
