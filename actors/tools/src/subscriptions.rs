@@ -181,6 +181,7 @@ impl Actor for SubscriptionsActor {
                 }
                 match state.engine.subscribe(connection, &server, &uri) {
                     Ok(effect) => {
+                        self.wake(&server);
                         self.apply_effect(state, effect, SubscriptionWaiter::Agent(reply))
                     }
                     Err(full) => reply.send(Err(Refusal::Overloaded {
@@ -268,14 +269,10 @@ impl SubscriptionsActor {
             let servers = self.servers.get()?.load();
             servers.get(&server.server())?.link_by_key(server)
         });
-        let (Some(effect), Some(link)) = (&effect, link) else {
+        let (Some(effect), Some(link)) = (effect, link) else {
             // Nothing to send, or the server is unavailable; it is sent when the server reconnects.
-            if let Some(SubscriptionEffect::SubscribeUpstream { server, .. }) = &effect {
-                self.wake(server);
-            }
             return waiter.finish();
         };
-        let effect = effect.clone();
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
         | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
         if !link.set_subscribed(
