@@ -321,9 +321,9 @@ async fn a_failed_start_is_the_answer_of_its_call() {
     std::fs::write(it.path("broken"), "").unwrap();
     let echo = json!({"text": "x"});
     let begun = Instant::now();
-    let refused = agent.call("it__echo", echo.clone()).await;
-    assert!(refused.is_error(), "{}", refused.text());
-    assert!(refused.text().contains("code 3"), "{}", refused.text());
+    let refused = agent.call("it__echo", echo.clone()).await.error();
+    let words = refused["message"].as_str().unwrap();
+    assert!(words.contains("exited with code 3"), "{words}");
     assert!(
         begun.elapsed() < Duration::from_secs(9),
         "it waits for no retry"

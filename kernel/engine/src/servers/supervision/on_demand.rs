@@ -157,28 +157,29 @@ impl Supervision {
         verdict: RestartVerdict,
         now: MonotonicTime,
     ) -> RestartVerdict {
-        if !self.config.start.is_on_demand() || !self.has_offer {
+        if !self.config.start.is_on_demand() {
             return verdict;
         }
-        match (&verdict, exit) {
-            (RestartVerdict::Restart { .. }, ServerExit::Clean) => RestartVerdict::StayStopped,
-            (RestartVerdict::Restart { .. }, ServerExit::Failed(_) | ServerExit::Rejected(_)) => {
-                self.retry = Some(PlannedRetry {
-                    ended_at: now,
-                    due_at: MonotonicTime::LATEST,
-                });
-                RestartVerdict::StayStopped
-            }
+        let waits_for_call = match (&verdict, exit) {
             (RestartVerdict::StayStopped, ServerExit::Failed(_) | ServerExit::Rejected(_)) => {
                 self.is_parked = true;
-                verdict
+                false
             }
+            (RestartVerdict::StayStopped, ServerExit::Clean) => true,
             (
-                RestartVerdict::Restart { .. }
-                | RestartVerdict::StayStopped
-                | RestartVerdict::Park { .. },
-                _,
-            ) => verdict,
+                RestartVerdict::Restart { .. },
+                ServerExit::Clean | ServerExit::Failed(_) | ServerExit::Rejected(_),
+            ) => self.has_offer,
+            (_, ServerExit::SessionEnded(_)) | (RestartVerdict::Park { .. }, _) => false,
+        };
+        if waits_for_call {
+            self.retry = Some(PlannedRetry {
+                ended_at: now,
+                due_at: MonotonicTime::LATEST,
+            });
+            RestartVerdict::StayStopped
+        } else {
+            verdict
         }
     }
 
