@@ -431,6 +431,9 @@ impl Supervision {
         self.effects.push(SupervisionEffect::EndInstances(order));
         if self.should_run() || self.lifecycle.state() == LifecycleState::Error {
             self.start(true, now);
+        } else if previous.start.is_on_demand() {
+            self.publish(None, now);
+            self.withdraw_offer();
         }
     }
 
