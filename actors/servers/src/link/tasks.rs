@@ -169,4 +169,24 @@ mod tests {
         assert_eq!(parse_created_task(legacy), Some(("b".into(), None)));
         assert_eq!(parse_created_task(r#"{"content":[],"taskId":"c"}"#), None);
     }
+
+    /// PRJ-018: a server is not stopped while one of these is open.
+    #[tokio::test]
+    async fn tasks_and_subscriptions_are_open_work() {
+        use crate::link::scripted::ScriptedServer;
+        let link = ScriptedServer::stateless("{}").link;
+        assert!(!link.has_open_work());
+        let created = r#"{"resultType":"task","taskId":"a","status":"working","ttlMs":60000}"#;
+        link.record_created_task(&Ok(created.into()));
+        assert!(link.has_open_work());
+        link.record_task_answer("a", &Ok(r#"{"status":"failed"}"#.into()), true);
+        assert!(!link.has_open_work());
+        link.set_subscribed("file:///a", true);
+        assert!(link.has_open_work());
+        link.set_subscribed("file:///a", false);
+        link.count_event_subscription(true);
+        assert!(link.has_open_work());
+        link.count_event_subscription(false);
+        assert!(!link.has_open_work());
+    }
 }
