@@ -19,7 +19,7 @@ use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
     CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-    ServerSpec, ServerTransport,
+    ServerSpec, ServerTransport, StartMode,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -70,7 +70,7 @@ pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
             inherit_env: Vec::new(),
             cwd: Some(env::current_dir()?),
         },
-        autostart: true,
+        start: StartMode::Kernel,
         start_after: Vec::new(),
         rolling: false,
         replica: ReplicaMode::Standalone,

@@ -149,11 +149,11 @@ impl HealthMethods {
         for server in &servers {
             let granted = self.tool_count(caller, server);
             total += granted;
-            available += if server.link().is_some() { granted } else { 0 };
+            available += if takes_calls(server) { granted } else { 0 };
         }
         let up: BTreeMap<&str, bool> = servers
             .iter()
-            .map(|server| (server.id.as_str(), server.link().is_some()))
+            .map(|server| (server.id.as_str(), takes_calls(server)))
             .collect();
         // Usage of the whole machine is for the operator only.
         let (pending, resources) = if caller.operator {
@@ -202,7 +202,7 @@ impl HealthMethods {
         json_outcome(&Readiness {
             status: last_known_health(&server),
             uptime_secs: uptime(&server).as_secs(),
-            tools_available: if link.is_some() { total } else { 0 },
+            tools_available: if takes_calls(&server) { total } else { 0 },
             tools_total: total,
             pending_requests: in_flight_calls(&server),
             resources: used.map_or_else(
@@ -263,8 +263,16 @@ impl HealthMethods {
 }
 
 /// The last health check; a server that is not connected is unhealthy.
+/// True if its tools can be called, also where the call starts it first.
+fn takes_calls(server: &ServerHandle) -> bool {
+    server.link().is_some() || server.status().is_asleep()
+}
+
 fn last_known_health(server: &ServerHandle) -> Health {
-    match server.state() {
+    let status = server.status();
+    match status.state {
+        // A sleeping server is well.
+        _ if status.is_asleep() => Health::Healthy,
         LifecycleState::Connected => server.health().unwrap_or_default(),
         LifecycleState::Draining => Health::Degraded,
         LifecycleState::Registered

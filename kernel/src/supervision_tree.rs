@@ -23,7 +23,7 @@ use std::time::Duration;
 use mgp_callers::Directory;
 use mgp_callers::request::AnswerFuture;
 use mgp_engine::servers::lifecycle::TransitionReason;
-use mgp_engine::servers::spec::ServerSpec;
+use mgp_engine::servers::spec::{ServerSpec, StartMode};
 use mgp_engine::servers::tree_plan::{Configuration, LossPolicy, TreeEffect, TreeEvent, TreePlan};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_policy::{AccessHandle, PermissionsHandle, PinsHandle};
@@ -476,7 +476,7 @@ impl TreeActor {
             pins: deps.pins,
             audit: deps.audit,
         };
-        let autostart = spec.autostart;
+        let starts = spec.start != StartMode::Manual;
         let started = Actor::spawn_linked(None, actor, spec, myself.get_cell()).await;
         let (actor, _) = started.map_err(|error| {
             tracing::error!(server = %id, %error, "the supervisor could not be started");
@@ -485,7 +485,7 @@ impl TreeActor {
         let cell = actor.get_cell();
         state.supervisors.insert(cell.get_id(), (cell, id));
         self.publish_server(handle.clone());
-        if autostart {
+        if starts {
             let _ = handle.send(ServerMsg::Start { by_operator: false });
         }
         Ok(())
@@ -545,10 +545,9 @@ impl TreeActor {
     }
 
     fn add_server(&self, spec: ServerSpec) {
-        let new_handle = if spec.autostart {
-            ServerHandle::new_due
-        } else {
-            ServerHandle::new
+        let new_handle = match spec.start {
+            StartMode::Kernel | StartMode::OnDemand(_) => ServerHandle::new_due,
+            StartMode::Manual => ServerHandle::new,
         };
         self.publish_server(new_handle(spec.id, self.new_server_log()));
     }

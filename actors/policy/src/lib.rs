@@ -18,4 +18,4 @@ pub use self::approvals::{
 pub use self::permissions::{GateLease, GateListener, GateMessage, PermissionsHandle};
 
 // Pins of tool definitions on disk: one file for each server, read when the server first lists its tools.
-pub use self::pins::{EarlierSet, PinsHandle};
+pub use self::pins::{EarlierSet, LastLists, PinsHandle};

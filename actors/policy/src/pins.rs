@@ -4,6 +4,7 @@
 //! A server's tools are compared with its file before agents see them. Files are read and written on the threads that
 //! read lists, not on those that carry calls.
 
+mod last_lists;
 mod listing;
 mod pin_file;
 
@@ -27,6 +28,7 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
+pub use self::last_lists::LastLists;
 use self::pin_file::PinFile;
 use crate::approvals::{ApprovalsHandle, Decider, OperatorAnswer, PendingEntryGuard};
 use mgp_store::audit::{self, AuditHandle};
@@ -178,6 +180,24 @@ impl PinsHandle {
         PinFile::last_list(&self.0.folder, server).unwrap_or_default()
     }
 
+    /// The lists of the last run of a server that starts on demand, if it has this command line or URL. Blocks: not for
+    /// a thread that carries calls.
+    #[must_use]
+    pub fn last_lists(&self, server: &ServerId, command: &[String]) -> Option<LastLists> {
+        LastLists::read(&self.0.folder, server, command)
+    }
+
+    /// Stores the lists of a server that starts on demand. On disk when this returns. Blocks: not for a thread that
+    /// carries calls.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save_last_lists(&self, server: &ServerId, lists: &LastLists) -> std::io::Result<()> {
+        let server_pins = self.0.server_pins(server);
+        let _one_writer = lock(&server_pins);
+        lists.save(&self.0.folder, server)
+    }
+
     /// Deletes the pins of a removed server, so that they do not apply to another server with its name. Blocks: not for
     /// a thread that carries calls.
     ///
@@ -193,6 +213,7 @@ impl PinsHandle {
         self.0.set_earlier(server, EarlierSets::new());
         self.0.set_effects(server, Effects::new());
         self.0.set_unpinned(server, false);
+        LastLists::remove(&self.0.folder, server)?;
         PinFile::remove(&self.0.folder, server)
     }
 

@@ -23,7 +23,7 @@ mod tasks;
 mod wire;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mcpl;
+use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::{Gate, GatePass, PendingRequests};
@@ -168,6 +169,7 @@ pub struct Link {
     log_level: AtomicU8,
     /// Subscribed resources; bounded by the subscription table.
     subscribed: Mutex<HashSet<Box<str>>>,
+    event_subscriptions: AtomicUsize,
     counts: Counts,
 }
 
@@ -239,6 +241,7 @@ impl Link {
             roots_notified: AtomicBool::new(false),
             log_level: AtomicU8::new(0),
             subscribed: Mutex::default(),
+            event_subscriptions: AtomicUsize::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             stateless: OnceLock::new(),
@@ -485,6 +488,52 @@ impl Link {
     #[must_use]
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.taken_count()
+    }
+
+    /// True if something is open that the end of the connection would cut off: calls, subscriptions, tasks,
+    /// callbacks, event subscriptions.
+    #[must_use]
+    pub(crate) fn has_open_work(&self) -> bool {
+        self.in_flight() > 0
+            || self.has_subscriptions()
+            || self.has_open_tasks()
+            || self.has_followed_tasks()
+            || self.open_callbacks.has_open()
+            || self.mcpl_requests.has_open()
+            || self.event_subscriptions.load(Ordering::Relaxed) > 0
+            || self.acts_on_its_own()
+    }
+
+    /// True if it has MCPL feature sets that do more than answer calls: it pushes, or takes part in inference.
+    fn acts_on_its_own(&self) -> bool {
+        let is_more = |used: &Capability| *used != Capability::Tools;
+        self.mcpl().is_some_and(|mcpl| {
+            let mut sets = mcpl.sets.sets.values();
+            sets.any(|set| set.uses.iter().any(is_more))
+        })
+    }
+
+    /// True if the server says that it has state of its callers: it has MCPL feature sets with checkpoints of its
+    /// own, or an HTTP session.
+    #[must_use]
+    pub(crate) fn declares_state(&self) -> bool {
+        let has_checkpoints = self.mcpl().is_some_and(|mcpl| {
+            let mut sets = mcpl.sets.sets.values();
+            sets.any(|set| set.rollback)
+        });
+        let has_session = matches!(&self.wire, Wire::Http(http) if http.has_session());
+        has_checkpoints || has_session
+    }
+
+    /// Counts an event subscription at the server, or its end.
+    pub fn count_event_subscription(&self, is_open: bool) {
+        if is_open {
+            self.event_subscriptions.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let one_less = |count: usize| Some(count.saturating_sub(1));
+            let counted = &self.event_subscriptions;
+            let _ = counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
     }
 
     /// Counts of malformed lines, oversized messages and notifications without a recipient.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::restart::ServerExit;
-use mgp_engine::servers::spec::{ServerInstances as Apart, ServerSpec};
+use mgp_engine::servers::spec::{ServerInstances as Apart, ServerSpec, StartMode};
 use mgp_engine::servers::supervision::{
     StopOrder, Supervision, SupervisionConfig, SupervisionInput, SupervisionStatus,
 };
@@ -35,13 +35,13 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use self::generation::GenerationHandle;
 use self::instances::Instances;
-use self::lists::FetchedLists;
 use self::lists::missing::MissingLists;
 use self::lists::pace::ListPaces;
+use self::lists::{FetchedLists, LastOffer};
 use self::rolling_restart::RollingRestart;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
-use crate::link::{Link, List};
+use crate::link::{Link, List, Peer};
 use mgp_callers::Directory;
 use mgp_policy::{PermissionsHandle, PinsHandle};
 use mgp_runtime::task::SupervisedTask;
@@ -95,6 +95,12 @@ pub enum ServerMsg {
     ApprovalRequested(u64, Vec<String>),
     /// The stored lists of a server that has not been connected yet.
     OfferRestored(Box<ServerOffer>),
+    /// The lists of the last run of a server that starts on demand; `None` if there are none.
+    LastListsRead(Option<Box<LastOffer>>),
+    /// The lists of the last run are visible to agents.
+    LastListsPublished,
+    /// The use of this generation is measured now.
+    UsageCheckDue(u64),
     /// The operator decided about changed tools.
     PinsDecided,
     /// The connection with this number is broken.
@@ -159,6 +165,12 @@ pub struct ServerState {
     stopping: Vec<Reply<()>>,
     /// The timer of the next start; dropped with the supervisor, or by an earlier start.
     retry_timer: Option<SupervisedTask<()>>,
+    /// The timer of the next usage check; dropped with the supervisor, or by a later one.
+    usage_timer: Option<SupervisedTask<()>>,
+    /// What the server declared in its last run; only for a server that starts on demand.
+    last_peer: Option<Box<Peer>>,
+    /// The last write of its lists; the next one follows it.
+    list_writing: Option<SupervisedTask<()>>,
     /// The last output of the previous generation, if it ended by itself.
     last_output: Option<Arc<str>>,
     _alive: ActorCountGuard,
@@ -179,7 +191,7 @@ impl Actor for ServerActor {
         self.configure_instances(&spec);
         let state = ServerState {
             mailbox: me,
-            supervision: Supervision::new(SupervisionConfig::from(&spec), monotonic_now()),
+            supervision: Supervision::new(self.supervision_config(&spec), monotonic_now()),
             generation: None,
             offer: ServerOffer::new(self.handle.id.clone()),
             fetching: Vec::new(),
@@ -193,6 +205,9 @@ impl Actor for ServerActor {
             rolling_restart: RollingRestart::default(),
             stopping: Vec::new(),
             retry_timer: None,
+            usage_timer: None,
+            last_peer: None,
+            list_writing: None,
             last_output: None,
             _alive: ActorCountGuard::new(CountedKind::Server),
             spec,
@@ -208,7 +223,7 @@ impl Actor for ServerActor {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
-            ServerMsg::Start { by_operator: false } => self.start_in_order(state),
+            ServerMsg::Start { by_operator: false } => self.start_with_kernel(state),
             ServerMsg::Start { by_operator: true } => self.start(state),
             ServerMsg::DependenciesPending(others) => self.set_pending_dependencies(state, others),
             ServerMsg::DependenciesReady => self.finish_start_wait(state),
@@ -245,6 +260,13 @@ impl Actor for ServerActor {
                 self.await_approval(state, attempt, &names)
             }
             ServerMsg::OfferRestored(offer) => self.publish_restored(offer),
+            ServerMsg::LastListsRead(last) => self.publish_last_lists(state, last),
+            ServerMsg::LastListsPublished => self.handle_last_lists_published(state),
+            ServerMsg::UsageCheckDue(generation) => {
+                let mut usage = self.handle.measure_usage();
+                usage.is_in_use |= !state.fetching.is_empty();
+                self.apply_input(state, SupervisionInput::UsageMeasured(generation, usage))
+            }
             ServerMsg::PinsDecided => self.handle_pins_decided(state),
             ServerMsg::LinkBroke(link, why) => Self::handle_broken_link(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.handle_lifecycle(state, link, step),
@@ -310,8 +332,8 @@ impl ServerActor {
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
         state.rolling_restart.clear_failed();
-        if spec.differs_only_in_start_order(&state.spec) {
-            return self.set_start_order(state, spec);
+        if spec.differs_only_in_start(&state.spec) {
+            return self.change_start(state, spec);
         }
         if Self::can_roll_to(state, &spec) {
             self.roll_to(state, spec)
@@ -324,23 +346,44 @@ impl ServerActor {
     fn replace(&self, state: &mut ServerState, spec: ServerSpec) {
         let rules = SupervisionConfig {
             rolling: false,
-            ..SupervisionConfig::from(&spec)
+            ..self.supervision_config(&spec)
         };
         // It may be another server now.
         self.handle.take_families();
         self.handle.restore_trust();
         self.withdraw_restored();
         self.handle.clear_offer();
+        state.last_peer = None;
         self.configure_instances(&spec);
         state.spec = spec;
         self.apply_order(state, SupervisionInput::Reconfigured(rules));
     }
 
-    /// Changes the start order, which does not affect a running server.
-    fn set_start_order(&self, state: &mut ServerState, spec: ServerSpec) {
+    /// Changes when the server starts and stops, which needs no restart.
+    fn change_start(&self, state: &mut ServerState, spec: ServerSpec) {
+        let was_on_demand = state.spec.start.is_on_demand();
+        let start = (spec.start != state.spec.start).then_some(spec.start);
         state.spec = spec;
+        if let Some(start) = start {
+            if start.is_on_demand() && !was_on_demand {
+                self.save_last_lists(state);
+            }
+            self.apply_input(state, SupervisionInput::StartModeChanged(start));
+        }
         if state.start_wait.is_waiting() {
             self.start_in_order(state);
+        }
+    }
+
+    /// When it runs. An instance runs from its start on: its server's supervisor starts and stops it.
+    fn supervision_config(&self, spec: &ServerSpec) -> SupervisionConfig {
+        let config = SupervisionConfig::from(spec);
+        match self.handle.agent() {
+            Some(_) => SupervisionConfig {
+                start: StartMode::Kernel,
+                ..config
+            },
+            None => config,
         }
     }
 
@@ -359,7 +402,7 @@ impl ServerActor {
         if state.supervision.is_current_generation(generation) {
             let reason = Some(start_progress::describe_waiting(names));
             let status = state.supervision.status(reason, monotonic_now());
-            let mut status = Self::status(state, status);
+            let mut status = self.status(state, status);
             status.awaits_operator = true;
             self.handle.publish(status);
             self.withdraw_restored();
@@ -378,10 +421,10 @@ impl ServerActor {
         let status = state
             .supervision
             .status(state.start_wait.describe(), monotonic_now());
-        self.handle.publish(Self::status(state, status));
+        self.handle.publish(self.status(state, status));
     }
 
-    fn status(state: &ServerState, status: SupervisionStatus) -> Status {
+    fn status(&self, state: &ServerState, status: SupervisionStatus) -> Status {
         Status {
             state: status.state,
             reason: status.reason,
@@ -397,6 +440,10 @@ impl ServerActor {
             declared: Arc::new(state.spec.mgp.clone()),
             awaits_operator: false,
             starts_automatically: status.will_start,
+            starts_by_calls: state.spec.start.is_on_demand() && self.handle.agent().is_none(),
+            starts_on_call: status.starts_on_call,
+            failed_generation: status.failed_generation,
+            start_timeout: state.spec.limits.start_timeout,
             roll: status.roll,
             can_roll: state.spec.rolling,
             waiting_calls_max: state.spec.limits.max_in_flight,

@@ -5,6 +5,7 @@ mod links;
 mod outgoing;
 mod replay;
 mod server_tasks;
+mod start_reports;
 mod streams;
 mod task_bridge;
 mod task_requests;
@@ -127,7 +128,11 @@ impl<'a> Upstream<'a> {
             .get(&self.id)
             .ok_or_else(|| absence_refusal(&self.id))?;
         let (caller, in_flight) = (&request.caller, &request.call);
-        handle.connection_for(caller, in_flight).await
+        let connecting = handle.connection_for(caller, in_flight);
+        if handle.link().is_some() || !handle.starts_for_calls() {
+            return connecting.await;
+        }
+        Box::pin(start_reports::with_progress(request, handle, connecting)).await
     }
 
     /// The connection for a request about a task: that of the generation that created it, which may have been

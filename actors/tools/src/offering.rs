@@ -103,7 +103,12 @@ impl OfferSources {
         let basis = shareable.map(|(server, handle)| {
             let tools = published.catalog.offer(server).cloned();
             let tools = tools.filter(|_| published.is_current(server));
-            let state = handle.state();
+            // A server that a call starts takes calls, as other nodes see it.
+            let state = if tools.is_some() && handle.starts_for_calls() {
+                LifecycleState::Connected
+            } else {
+                handle.state()
+            };
             // A server that has just connected has no lists yet: they are being fetched.
             let will_list = state == LifecycleState::Connected || handle.is_starting();
             let basis = ServerBasis {

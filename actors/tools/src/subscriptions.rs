@@ -181,6 +181,7 @@ impl Actor for SubscriptionsActor {
                 }
                 match state.engine.subscribe(connection, &server, &uri) {
                     Ok(effect) => {
+                        self.wake(&server);
                         self.apply_effect(state, effect, SubscriptionWaiter::Agent(reply))
                     }
                     Err(full) => reply.send(Err(Refusal::Overloaded {
@@ -245,6 +246,14 @@ impl SubscriptionsActor {
         let (caller, server) = (agent.caller(), &server.server());
         *server == kernel_owner()
             || caller.is_none_or(|caller| self.directory.keep_following_filter(server)(caller))
+    }
+
+    /// Starts a server that a call starts: it is subscribed when it is connected.
+    fn wake(&self, server: &ServerId) {
+        let servers = self.servers.get().map(|servers| servers.load());
+        if let Some(handle) = servers.and_then(|servers| servers.get(server).cloned()) {
+            handle.wake();
+        }
     }
 
     /// Sends the effect to the server; the requesting agent gets its answer.

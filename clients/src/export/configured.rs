@@ -19,7 +19,7 @@ pub struct ConfiguredServer {
     pub headers: Vec<(String, ConfiguredText)>,
     /// `inherit_env`.
     pub inherit_env: Vec<String>,
-    /// `autostart = false`.
+    /// `start = "manual"`, or `autostart = false`.
     pub is_disabled: bool,
     /// Keys that only this kernel has.
     pub kernel_keys: Vec<String>,

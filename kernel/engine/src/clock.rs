@@ -11,6 +11,9 @@ impl MonotonicTime {
     /// The kernel's start.
     pub const START: Self = Self(Duration::ZERO);
 
+    /// Later than any other.
+    pub(crate) const LATEST: Self = Self(Duration::MAX);
+
     /// The point in time this long after the kernel's start.
     #[must_use]
     pub const fn new(after: Duration) -> Self {

@@ -29,8 +29,10 @@ pub(crate) struct NewServer {
     pub(crate) headers: Vec<(String, String)>,
     /// `cwd`.
     pub(crate) cwd: Option<String>,
-    /// `autostart`, if it is not the default.
-    pub(crate) autostart: Option<bool>,
+    /// `start`, if it is not the default.
+    pub(crate) start: Option<&'static str>,
+    /// `idle_stop_secs`, if it is not the default.
+    pub(crate) idle_stop_secs: Option<u32>,
     /// `[servers.mgp] trust_level`.
     pub(crate) trust_level: Option<String>,
     /// `[servers.mgp] restart_policy`.
@@ -238,7 +240,9 @@ impl NewServer {
         set("transport", self.url.as_ref().map(|_| spoken.into()));
         set("url", self.url.as_ref().map(Into::into));
         set("cwd", self.cwd.as_ref().map(Into::into));
-        set("autostart", self.autostart.map(Into::into));
+        set("start", self.start.map(Into::into));
+        let idle_stop = self.idle_stop_secs.map(i64::from);
+        set("idle_stop_secs", idle_stop.map(Into::into));
         let mgp = [
             ("trust_level", &self.trust_level),
             ("restart_policy", &self.restart_policy),

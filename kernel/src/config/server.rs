@@ -11,8 +11,8 @@ use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::{
-    CallbackAttribution, MgpConfig, PerAgent, ReplicaMode, RestartConfig, RestartPolicy,
-    ServerInstances, ServerSpec, ServerTransport,
+    CallbackAttribution, IdleStop, MgpConfig, PerAgent, ReplicaMode, RestartConfig, RestartPolicy,
+    ServerInstances, ServerSpec, ServerTransport, StartMode,
 };
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -21,7 +21,7 @@ use toml::Spanned;
 use super::kernel::KernelConfig;
 use super::parsing::Section;
 use super::sections::POLICIES;
-use super::sections::limits::{read_limits, read_resources};
+use super::sections::limits::{START_MODES, StartDefaults, read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
@@ -52,8 +52,6 @@ pub(super) fn read_server(
     let (pass_headers, forwards_authorization) = read_passed_headers(entry, reach.as_ref(), kernel);
     // Forwarding the agent's own token replaces a login.
     login.enabled &= !forwards_authorization;
-    let mut autostart = true;
-    entry.flag("autostart", &mut autostart);
     let after = read_start_after(entry, &id);
     read_limits(entry, &mut limits);
     let mut resources = ResourceLimits::default();
@@ -71,7 +69,12 @@ pub(super) fn read_server(
     ];
     entry.choice("questions", &known, &mut attribution);
     let instances = read_instances(entry, login.per_agent && login.enabled);
-    let replica = read_replica(entry);
+    let (replica, is_stateful) = read_replica(entry);
+    let start = read_start(entry, kernel.limits.start, is_stateful);
+    if is_stateful && replica == ReplicaMode::Standalone && !start.is_on_demand() {
+        let why = "runs all the time and stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`, and for one with `start = \"on-demand\"`";
+        entry.reject_use("stateful", why);
+    }
     let mut rolling = false;
     let modes = [("stop_first", false), ("rolling", true)];
     entry.choice("restart_mode", &modes, &mut rolling);
@@ -99,7 +102,7 @@ pub(super) fn read_server(
     Some(ServerSpec {
         id,
         transport: reach?,
-        autostart,
+        start,
         start_after: after,
         rolling,
         replica,
@@ -168,21 +171,55 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
     instances
 }
 
-/// Whether the server is a replica. `stateful` selects between replicas, so it requires one.
-fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
+/// When the server runs. `autostart` is the older spelling of `start`.
+fn read_start(
+    entry: &mut Section<'_, '_, '_>,
+    defaults: StartDefaults,
+    is_stateful: bool,
+) -> StartMode {
+    let mut start = defaults.mode;
+    if entry.span("autostart").is_some() {
+        if entry.span("start").is_some() {
+            entry.reject_use(
+                "autostart",
+                "has `start`, too, which replaces it: leave it out",
+            );
+        }
+        let mut autostart = true;
+        entry.flag("autostart", &mut autostart);
+        start = match autostart {
+            true => StartMode::Kernel,
+            false => StartMode::Manual,
+        };
+    }
+    entry.choice("start", &START_MODES, &mut start);
+    let is_ordered = entry.span("idle_stop_secs").is_some();
+    let mut idle_stop = defaults.idle_stop;
+    entry.secs("idle_stop_secs", 0..=DAY, &mut idle_stop);
+    // The time may be set without being in force.
+    if !start.is_on_demand() {
+        return start;
+    }
+    StartMode::OnDemand(match (is_ordered, is_stateful) {
+        _ if idle_stop.is_zero() => IdleStop::Never,
+        (true, _) => IdleStop::After(idle_stop),
+        (false, true) => IdleStop::Never,
+        (false, false) => IdleStop::UnlessStateful(idle_stop),
+    })
+}
+
+/// Whether the server is a replica, and whether it has state of its callers.
+fn read_replica(entry: &mut Section<'_, '_, '_>) -> (ReplicaMode, bool) {
     let (mut replica, mut stateful) = (false, false);
     entry.flag("replica", &mut replica);
     entry.flag("stateful", &mut stateful);
-    if stateful && !replica {
-        let why = "stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`";
-        entry.reject_use("stateful", why);
-    }
-    if replica {
+    let mode = if replica {
         warn_open_address(entry);
         ReplicaMode::Replica { stateful }
     } else {
         ReplicaMode::Standalone
-    }
+    };
+    (mode, stateful)
 }
 
 /// Other nodes receive a hash of a replica's address, which allows guessing the address.

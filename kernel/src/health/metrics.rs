@@ -191,7 +191,10 @@ impl KernelMetrics {
     }
 
     fn server_families(&self, current_usage: &ResourceSnapshot) -> Vec<MetricFamily> {
-        let mut up = gauge("mgp_server_up", "1 for a server that is connected, else 0.");
+        let mut up = gauge(
+            "mgp_server_up",
+            "1 for a server that is connected, or sleeps until it is called, else 0.",
+        );
         let mut state = gauge("mgp_server_state", "1 for the state that a server is in.");
         let mut begun = counter(
             "mgp_server_starts",
@@ -312,9 +315,14 @@ impl KernelMetrics {
     }
 }
 
-/// Whether a server is connected, and its MGP state.
+/// Whether a server takes calls, and its MGP state, or that it sleeps.
 fn server_state(server: &ServerHandle) -> (bool, String) {
-    (server.link().is_some(), server.state().to_string())
+    let status = server.status();
+    if status.is_asleep() {
+        (true, "sleeping".to_owned())
+    } else {
+        (server.link().is_some(), status.state.to_string())
+    }
 }
 
 fn task_families() -> [MetricFamily; 2] {

@@ -1,6 +1,7 @@
 //! How servers and the kernel are, asked in the words of MGP (§11.3).
 
 mod lifecycle;
+mod on_demand;
 mod replaced;
 mod resources;
 mod rolling;

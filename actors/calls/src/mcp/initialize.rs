@@ -84,7 +84,8 @@ pub(crate) fn unavailable_for_node(cx: &Context, caller: &Caller) -> Option<Refu
         return None;
     }
     let server = cx.servers.load().get(id).cloned()?;
-    let away = server.link().is_none() || !cx.catalog.load().peers.contains_key(id);
+    let takes_calls = server.link().is_some() || server.starts_for_calls();
+    let away = !takes_calls || !cx.catalog.load().peers.contains_key(id);
     away.then(|| server.not_ready_refusal())
 }
 

@@ -26,13 +26,14 @@ function figures(store) {
   if (!status) return [];
   const of = store.figures();
   const servers = [...store.servers.values()];
-  const up = servers.filter((server) => server.state === 'connected').length;
+  const up = servers.filter((server) => server.state === 'connected' || server.sleeping).length;
+  const asleep = servers.filter((server) => server.sleeping).length;
   const memory = (status.uses?.memory_bytes ?? 0) + servers.reduce((sum, server) => sum + (server.uses?.memory_bytes ?? 0), 0);
   return [
     tile('Calls a second', of.perSecond.toFixed(of.perSecond < 10 ? 1 : 0), spark(of.seconds, of.failed)),
     tile('Latency', of.half === null ? '–' : span(of.half), h('small', {}, of.half === null ? 'no call within a minute' : `99 of 100 within ${span(of.most)}`)),
     tile('Errors', String(of.errors), h('small', {}, `of ${of.calls} calls within a minute`), of.errors ? 'bad' : ''),
-    tile('Servers', `${up} / ${servers.length}`, h('small', {}, 'connected'), up < servers.length ? 'warn' : ''),
+    tile('Servers', `${up} / ${servers.length}`, h('small', {}, asleep ? `${asleep} of them sleeping` : 'connected'), up < servers.length ? 'warn' : ''),
     tile('Memory', bytes(memory), h('small', {}, `the kernel ${bytes(status.uses?.memory_bytes ?? 0)}`)),
     tile('Waiting for you', String(store.waiting()), h('a', { href: '#/waiting' }, 'look'), store.waiting() ? 'warn' : ''),
   ];
@@ -73,6 +74,7 @@ function notes(store) {
 }
 
 export function state(server) {
+  if (server.sleeping) return pill('', 'sleeping');
   const kinds = { connected: 'good', connecting: 'busy', restarting: 'busy', draining: 'busy', error: 'bad', disconnected: '', registered: '' };
   return pill(kinds[server.state] ?? '', server.health && server.health !== 'healthy' && server.state === 'connected' ? server.health : server.state);
 }

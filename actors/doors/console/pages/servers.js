@@ -9,7 +9,7 @@ export default function servers(page) {
   if (page.rest.length) return one(page);
   const { main, store, on, signal } = page;
   const search = h('input', { type: 'search', placeholder: 'Filter by name or state', 'aria-label': 'Filter servers by name or state' });
-  const list = serverList(store, (server) => `${server.id} ${server.state}`.includes(search.value.trim().toLowerCase()));
+  const list = serverList(store, (server) => `${server.id} ${server.sleeping ? 'sleeping' : server.state}`.includes(search.value.trim().toLowerCase()));
   list.classList.add('tall');
   search.addEventListener('input', () => { list.again(); list.top(); });
   main.append(h('div', { class: 'row' }, h('h1', {}, 'Servers'), search), list);

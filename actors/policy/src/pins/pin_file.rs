@@ -284,7 +284,7 @@ fn describe_remedy(path: &Path) -> String {
     )
 }
 
-fn create_private_folder(file: &Path) -> io::Result<()> {
+pub(super) fn create_private_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     atomic_file::create_folder(folder)
 }

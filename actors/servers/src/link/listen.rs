@@ -95,6 +95,13 @@ impl Default for ListenState {
     }
 }
 
+impl Link {
+    /// True while clients listen for tasks of the server.
+    pub(super) fn has_followed_tasks(&self) -> bool {
+        !self.listen_state.wanted.borrow().tasks.is_empty()
+    }
+}
+
 impl ListenState {
     /// Closes the listen state with the connection.
     pub(super) fn close(&self) {

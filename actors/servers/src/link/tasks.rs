@@ -105,6 +105,12 @@ impl Link {
         self.tasks.open().contains_key(id)
     }
 
+    /// True while a task is open that its client has not seen to its end.
+    #[must_use]
+    pub(super) fn has_open_tasks(&self) -> bool {
+        self.tasks.take_expired(monotonic_now()).is_some()
+    }
+
     /// Accepts requests about tasks from now on although the connection drains.
     pub(crate) fn accept_task_requests(&self) {
         self.tasks
@@ -162,5 +168,25 @@ mod tests {
         let legacy = r#"{"task":{"taskId":"b","status":"working","ttl":null}}"#;
         assert_eq!(parse_created_task(legacy), Some(("b".into(), None)));
         assert_eq!(parse_created_task(r#"{"content":[],"taskId":"c"}"#), None);
+    }
+
+    /// PRJ-018: a server is not stopped while one of these is open.
+    #[tokio::test]
+    async fn tasks_and_subscriptions_are_open_work() {
+        use crate::link::scripted::ScriptedServer;
+        let link = ScriptedServer::stateless("{}").link;
+        assert!(!link.has_open_work());
+        let created = r#"{"resultType":"task","taskId":"a","status":"working","ttlMs":60000}"#;
+        link.record_created_task(&Ok(created.into()));
+        assert!(link.has_open_work());
+        link.record_task_answer("a", &Ok(r#"{"status":"failed"}"#.into()), true);
+        assert!(!link.has_open_work());
+        link.set_subscribed("file:///a", true);
+        assert!(link.has_open_work());
+        link.set_subscribed("file:///a", false);
+        link.count_event_subscription(true);
+        assert!(link.has_open_work());
+        link.count_event_subscription(false);
+        assert!(!link.has_open_work());
     }
 }

@@ -3,9 +3,10 @@
 mod instances;
 mod readiness;
 mod route_candidate;
+mod usage;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -63,6 +64,12 @@ pub struct ServerHandle {
     waiting_calls: CallSlots,
     /// True once its offer was visible to agents under the current configuration.
     was_connected: AtomicBool,
+    /// The last use by a caller, in milliseconds of the kernel's clock.
+    last_used_ms: AtomicU64,
+    /// True if the current generation was called.
+    was_called: AtomicBool,
+    /// How long the last start took.
+    last_start: Mutex<Option<Duration>>,
     generation_lock: Arc<tokio::sync::Mutex<()>>,
     /// Set for an instance; `None` for the server itself.
     instance: Option<InstanceState>,
@@ -109,6 +116,14 @@ pub struct Status {
     pub awaits_operator: bool,
     /// True if it starts without an operator: for the first time, or again after it has stopped.
     pub starts_automatically: bool,
+    /// True if it runs on demand.
+    pub(crate) starts_by_calls: bool,
+    /// True if it does not run, and a call starts it.
+    pub starts_on_call: bool,
+    /// The number of the last generation that failed; 0 if none has.
+    pub(crate) failed_generation: u64,
+    /// The longest start.
+    pub(crate) start_timeout: Duration,
     /// The maximum of calls that may wait for it.
     pub(crate) waiting_calls_max: usize,
     /// The replica mark set by the operator.
@@ -127,6 +142,17 @@ pub struct Status {
 }
 
 impl Status {
+    /// True if it waits for a call, and has not failed.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.starts_on_call
+            && !self.starts_automatically
+            && matches!(
+                self.state,
+                LifecycleState::Registered | LifecycleState::Disconnected
+            )
+    }
+
     /// The process id of its child, if there is one.
     fn process(&self) -> Option<u32> {
         let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
@@ -177,6 +203,10 @@ impl ServerHandle {
             declared: Arc::default(),
             awaits_operator: false,
             starts_automatically: false,
+            starts_by_calls: false,
+            starts_on_call: false,
+            failed_generation: 0,
+            start_timeout: ServerLimits::default().start_timeout,
             waiting_calls_max: ServerLimits::default().max_in_flight,
             mark: None,
             unreachable: false,
@@ -198,6 +228,9 @@ impl ServerHandle {
             last_offer: Mutex::new(None),
             waiting_calls: CallSlots::default(),
             was_connected: AtomicBool::new(false),
+            last_used_ms: AtomicU64::new(0),
+            was_called: AtomicBool::new(false),
+            last_start: Mutex::default(),
             generation_lock,
             instance,
             instances: InstanceTable::new(),
@@ -441,6 +474,8 @@ impl ServerHandle {
         Server {
             id: self.id.to_string(),
             state: status.state.to_string(),
+            sleeping: status.is_asleep(),
+            start_ms: self.last_start().map(ms),
             reason: Some(match waiting_turn {
                 0 => reason,
                 calls => describe_waiting(calls),

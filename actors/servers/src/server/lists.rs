@@ -1,6 +1,7 @@
 //! Fetches a server's lists page by page (MCP-030). A failed list does not affect the others.
 
 mod fetching;
+mod last_lists;
 pub(super) mod missing;
 mod offers;
 pub(super) mod pace;
@@ -20,6 +21,7 @@ use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
+pub(super) use self::last_lists::LastOffer;
 use crate::link::{Link, List, Wire, error_code};
 use mgp_callers::Flag;
 use mgp_policy::PinsHandle;

@@ -50,6 +50,11 @@ impl StartProgress {
         format!("{}, {secs} s", self.activity)
     }
 
+    /// The time since it began.
+    pub(super) fn elapsed(&self) -> Duration {
+        monotonic_now().duration_since(self.since)
+    }
+
     /// The number of the last log line before it.
     #[must_use]
     pub fn log_position(&self) -> u64 {

@@ -53,7 +53,7 @@ impl ServerActor {
             SupervisionEffect::Ignore(step) => {
                 tracing::debug!(server = %self.handle.id, illegal = %step, "lifecycle")
             }
-            SupervisionEffect::Publish(status) => self.handle.publish(Self::status(state, status)),
+            SupervisionEffect::Publish(status) => self.handle.publish(self.status(state, status)),
             SupervisionEffect::NotifyConnected => self.report_connected(state),
             SupervisionEffect::NotifyDisconnected(exit, how, verdict) => {
                 self.audit_disconnected(&exit, &how, verdict.as_ref())
@@ -63,6 +63,7 @@ impl ServerActor {
                 state.stopping.drain(..).for_each(|reply| reply.send(()))
             }
             SupervisionEffect::RetryAt(at) => self.schedule_retry(state, at),
+            SupervisionEffect::MeasureUsageAt(at) => Self::schedule_usage_check(state, at),
             SupervisionEffect::RequestPermit => self.request_restart_time(state),
             SupervisionEffect::ReportImplausible(implausible) => {
                 self.log().push_note(&implausible.to_string())
@@ -77,6 +78,7 @@ impl ServerActor {
         state.changed.clear();
         state.last_output = None;
         self.handle.count_generation();
+        self.handle.reset_use();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let generation =
             GenerationHandle::start(self, generation, spec, offer, state.mailbox.clone(), None);
@@ -85,6 +87,11 @@ impl ServerActor {
 
     fn release_generation(&self, state: &mut ServerState) {
         let generation = state.generation.take();
+        let link = generation.as_ref().and_then(|one| one.link.as_ref());
+        if state.spec.start.is_on_demand() && link.is_some_and(|link| link.has_subscriptions()) {
+            // Its subscribers still follow it, like a call that waits.
+            let _ = state.mailbox.send_to_self(ServerMsg::CallWaiting);
+        }
         state.last_output =
             generation.and_then(|generation| generation.start.explain_exit(self.log()));
         state.missing.clear();
@@ -105,6 +112,14 @@ impl ServerActor {
         }));
     }
 
+    fn schedule_usage_check(state: &mut ServerState, at: MonotonicTime) {
+        let (mailbox, generation) = (state.mailbox.clone(), state.supervision.generation());
+        state.usage_timer = Some(task::spawn_supervised("server.usage", async move {
+            tokio::time::sleep(at.duration_since(monotonic_now())).await;
+            let _ = mailbox.send_to_self(ServerMsg::UsageCheckDue(generation));
+        }));
+    }
+
     fn request_restart_time(&self, state: &mut ServerState) {
         let restart_at = self.connector.spawner.next_restart_time(monotonic_now());
         self.apply_input(state, SupervisionInput::PermitGranted(restart_at));
@@ -114,6 +129,9 @@ impl ServerActor {
     fn report_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         self.handle.set_connected();
+        if let Some(generation) = &state.generation {
+            self.handle.record_start(generation.start.elapsed());
+        }
         if self.handle.agent().is_none() && self.handle.can_audit() {
             crate::audit_forwarding::forward(&self.audit, &self.permissions, &link);
         }

@@ -43,6 +43,7 @@ pub(super) fn apply_effects(
             }
             EventsEffect::UnsubscribeUpstream { server, id } => {
                 if let Some(link) = find_link(servers, &server) {
+                    link.count_event_subscription(false);
                     unsubscribe(link, id.to_string());
                 }
             }
@@ -65,6 +66,9 @@ fn subscribe(
         let params = subscribe_params(&topic);
         let response = send_request(&link, Subscribe::METHOD, &params).await;
         let id = response.and_then(|text| parse_subscription_id(&link, &text, &topic.channels));
+        if id.is_some() {
+            link.count_event_subscription(true);
+        }
         let _ = events_actor.send_to_self(EventsMsg::ServerAnswered {
             server,
             connection: link.number,

@@ -12,7 +12,7 @@ use mgp_engine::servers::login::LoginConfig;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
     CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-    ServerSpec, ServerTransport, UrlProtocol,
+    ServerSpec, ServerTransport, StartMode, UrlProtocol,
 };
 use mgp_engine::tools::registration::RegistrationPlan;
 use mgp_protocol::ids::{ConnectionId, ServerId};
@@ -193,7 +193,7 @@ impl Record {
         ServerSpec {
             id: self.server_id(),
             transport,
-            autostart: true,
+            start: StartMode::Kernel,
             start_after: Vec::new(),
             rolling: false,
             replica: ReplicaMode::Standalone,

@@ -27,8 +27,8 @@ pub struct ServerSpec {
     pub id: ServerId,
     /// How to reach it.
     pub transport: ServerTransport,
-    /// Whether it is started with the kernel, or only by an operator.
-    pub autostart: bool,
+    /// When it runs.
+    pub start: StartMode,
     /// Servers that must be connected before the kernel starts it.
     pub start_after: Vec<ServerId>,
     /// The policy after an unordered exit.
@@ -74,7 +74,7 @@ impl ServerSpec {
         Self {
             id: ServerId::new_remote(node, &server.server),
             transport: ServerTransport::Node(server),
-            autostart: true,
+            start: StartMode::Kernel,
             start_after: Vec::new(),
             restart: RestartConfig {
                 policy: RestartPolicy::Always,
@@ -111,14 +111,15 @@ impl ServerSpec {
         }
     }
 
-    /// Then a running server needs no restart.
+    /// True if only the time of its starts and idle stops differs: then a running server needs no restart.
     #[must_use]
-    pub fn differs_only_in_start_order(&self, previous: &Self) -> bool {
-        let with_previous_order = Self {
+    pub fn differs_only_in_start(&self, previous: &Self) -> bool {
+        let with_previous_start = Self {
+            start: previous.start,
             start_after: previous.start_after.clone(),
             ..self.clone()
         };
-        self.start_after != previous.start_after && with_previous_order == *previous
+        self != previous && with_previous_start == *previous
     }
 
     /// For an instance that runs in this folder; `filesystem.read` and `filesystem.write` include the folder.
@@ -233,6 +234,37 @@ impl fmt::Debug for ServerTransport {
             Self::Node(server) => f.debug_tuple("Node").field(server).finish(),
         }
     }
+}
+
+/// When a server runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartMode {
+    /// From the kernel's start on.
+    #[default]
+    Kernel,
+    /// From a call on, until it is idle.
+    OnDemand(IdleStop),
+    /// From an operator's start on.
+    Manual,
+}
+
+impl StartMode {
+    /// True if a call starts it.
+    #[must_use]
+    pub fn is_on_demand(self) -> bool {
+        matches!(self, Self::OnDemand(_))
+    }
+}
+
+/// When a server that was started on demand is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleStop {
+    /// Never once it was called, because it would lose its state.
+    Never,
+    /// After this time without use, unless it declares state.
+    UnlessStateful(Duration),
+    /// After this time without use, by the operator's order.
+    After(Duration),
 }
 
 /// When a server that stopped is started again (MGP §11.5).

@@ -3,6 +3,7 @@
 
 pub mod backoff;
 mod exits;
+mod on_demand;
 mod rolling;
 pub mod session_loss;
 
@@ -14,8 +15,9 @@ use crate::servers::lifecycle::{
     Transition, TransitionReason, parse_reported_transition,
 };
 use crate::servers::restart::{RestartTracker, RestartVerdict, ServerExit};
-use crate::servers::spec::{RestartConfig, ServerSpec, ServerTransport};
+use crate::servers::spec::{RestartConfig, ServerSpec, ServerTransport, StartMode};
 
+pub use self::on_demand::GenerationUsage;
 pub use self::rolling::RollStatus;
 use self::rolling::Rolling;
 
@@ -60,8 +62,8 @@ impl From<TransitionReason> for StopOrder {
 /// The parts of a server's configuration that decide when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupervisionConfig {
-    /// Started with the kernel.
-    pub autostart: bool,
+    /// When it runs.
+    pub start: StartMode,
     /// The policy after an unordered exit.
     pub restart: RestartConfig,
     /// It is remote, and may be unreachable.
@@ -82,7 +84,7 @@ impl SupervisionConfig {
 impl From<&ServerSpec> for SupervisionConfig {
     fn from(spec: &ServerSpec) -> Self {
         Self {
-            autostart: spec.autostart,
+            start: spec.start,
             restart: spec.restart,
             is_remote: matches!(
                 spec.transport,
@@ -111,6 +113,12 @@ pub enum SupervisionInput {
     Roll,
     /// Its configuration changed.
     Reconfigured(SupervisionConfig),
+    /// Only the times of its starts and idle stops changed.
+    StartModeChanged(StartMode),
+    /// The lists of its last run are published: it need not run to be listed.
+    OfferRestored,
+    /// The usage of a generation was measured.
+    UsageMeasured(u64, GenerationUsage),
     /// A generation has completed its handshake, and its first lists are published.
     Connected(u64),
     /// The server reports a transition over the connection of its generation.
@@ -147,6 +155,10 @@ pub struct SupervisionStatus {
     pub restarts: u32,
     /// It will start without an order: for the first time, or after it has stopped.
     pub will_start: bool,
+    /// It does not run, and a call starts it.
+    pub starts_on_call: bool,
+    /// The number of the last generation that failed; 0 if none has.
+    pub failed_generation: u64,
     /// It is remote, and its last generation ended because it was unreachable or disconnected.
     pub is_unreachable: bool,
     /// Its last stop was ordered.
@@ -205,6 +217,8 @@ pub enum SupervisionEffect {
     AnswerStopRequests,
     /// Send [`SupervisionInput::RetryDue`] at this time, and publish the time.
     RetryAt(MonotonicTime),
+    /// Measure the usage of the current generation at this time, and send [`SupervisionInput::UsageMeasured`].
+    MeasureUsageAt(MonotonicTime),
     /// Request a start permit, and send [`SupervisionInput::PermitGranted`].
     RequestPermit,
     /// The server reported an impossible transition.
@@ -250,8 +264,13 @@ pub struct Supervision {
     permit: StartPermit,
     unreachable: bool,
     retry: Option<PlannedRetry>,
-    /// The value of [`Self::will_start`] published last.
-    published_will_start: bool,
+    /// Its lists are known, from this run of the kernel or an earlier one.
+    has_offer: bool,
+    /// Only an operator or the parking time starts it again.
+    is_parked: bool,
+    failed_generation: u64,
+    /// The values of [`Self::will_start`] and [`Self::starts_on_call`] published last.
+    published_starts: (bool, bool),
     effects: Vec<SupervisionEffect>,
 }
 
@@ -274,10 +293,13 @@ impl Supervision {
             permit: StartPermit::NotNeeded,
             unreachable: false,
             retry: None,
-            published_will_start: false,
+            has_offer: false,
+            is_parked: false,
+            failed_generation: 0,
+            published_starts: (false, false),
             effects: Vec::new(),
         };
-        supervision.published_will_start = supervision.will_start();
+        supervision.published_starts = supervision.planned_starts();
         supervision
     }
 
@@ -293,6 +315,11 @@ impl Supervision {
             SupervisionInput::Restart => self.restart(now),
             SupervisionInput::Roll => self.handle_roll(now),
             SupervisionInput::Reconfigured(config) => self.reconfigure(config, now),
+            SupervisionInput::StartModeChanged(start) => self.change_start_mode(start, now),
+            SupervisionInput::OfferRestored => self.handle_restored_offer(now),
+            SupervisionInput::UsageMeasured(generation, usage) => {
+                self.handle_usage(generation, usage, now)
+            }
             SupervisionInput::Connected(generation) => self.handle_connected(generation, now),
             SupervisionInput::Reported { from, to, reason } => {
                 self.handle_reported(&from, &to, &reason, now);
@@ -314,8 +341,12 @@ impl Supervision {
 
     fn will_start(&self) -> bool {
         let is_first_start =
-            self.lifecycle.state() == LifecycleState::Registered && self.config.autostart;
+            self.lifecycle.state() == LifecycleState::Registered && self.should_run();
         self.start_after_stop || is_first_start && !self.stop_requested
+    }
+
+    fn planned_starts(&self) -> (bool, bool) {
+        (self.will_start(), self.starts_on_call())
     }
 
     /// True while events of this generation are handled.
@@ -335,10 +366,14 @@ impl Supervision {
     pub fn status(&self, reason: Option<String>, now: MonotonicTime) -> SupervisionStatus {
         SupervisionStatus {
             state: self.lifecycle.state(),
-            reason: reason.unwrap_or_else(|| self.lifecycle.reason().to_owned()),
+            reason: reason
+                .or_else(|| self.describe_sleep())
+                .unwrap_or_else(|| self.lifecycle.reason().to_owned()),
             since: self.lifecycle.entered_at(),
             restarts: self.restarts.count_in_window(now),
             will_start: self.will_start(),
+            starts_on_call: self.starts_on_call(),
+            failed_generation: self.failed_generation,
             is_unreachable: self.unreachable,
             stop_requested: self.stop_requested,
             roll: self.roll_status(),
@@ -349,6 +384,7 @@ impl Supervision {
         if by_operator {
             self.restarts.clear();
         }
+        self.is_parked = false;
         match self.lifecycle.state() {
             LifecycleState::Registered | LifecycleState::Disconnected | LifecycleState::Error => {
                 self.apply_event(LifecycleEvent::Start, None, now);
@@ -384,6 +420,7 @@ impl Supervision {
     fn reconfigure(&mut self, config: SupervisionConfig, now: MonotonicTime) {
         let previous = std::mem::replace(&mut self.config, config);
         self.restarts = config.restart_tracker();
+        self.has_offer = false;
         if self.can_roll_to(&config) {
             return self.roll_to_config(previous, now);
         }
@@ -392,8 +429,11 @@ impl Supervision {
             return self.stop_and_start_again(order, now);
         }
         self.effects.push(SupervisionEffect::EndInstances(order));
-        if config.autostart || self.lifecycle.state() == LifecycleState::Error {
+        if self.should_run() || self.lifecycle.state() == LifecycleState::Error {
             self.start(true, now);
+        } else if previous.start.is_on_demand() {
+            self.publish(None, now);
+            self.withdraw_offer();
         }
     }
 
@@ -411,7 +451,7 @@ impl Supervision {
         self.effects.push(SupervisionEffect::EndInstances(order));
         self.effects.push(SupervisionEffect::SuspendCalls);
         let has_changed = self.try_advance(LifecycleEvent::StopRequested(order.reason), now);
-        if has_changed || self.published_will_start != self.will_start() {
+        if has_changed || self.published_starts != self.planned_starts() {
             self.publish(None, now);
         }
         if self.is_running {
@@ -426,18 +466,23 @@ impl Supervision {
         if self.start_after_stop {
             self.start(true, now);
         } else {
-            self.effects.push(SupervisionEffect::WithdrawOffer);
+            self.withdraw_offer();
         }
     }
 
     fn handle_connected(&mut self, generation: u64, now: MonotonicTime) {
-        if self.try_switch_over(generation, now) || !self.is_current_generation(generation) {
+        if self.try_switch_over(generation, now) {
+            return self.plan_usage_check(now);
+        }
+        if !self.is_current_generation(generation) {
             return;
         }
         self.unreachable = false;
+        self.has_offer = true;
         self.effects.push(SupervisionEffect::AcceptCalls);
         self.apply_event(LifecycleEvent::HandshakeDone, None, now);
         self.effects.push(SupervisionEffect::NotifyConnected);
+        self.plan_usage_check(now);
     }
 
     /// MGP-144: a server may report that it drains or has failed; other reports are logged and change nothing.
@@ -475,10 +520,14 @@ impl Supervision {
         }
     }
 
-    /// A call triggers an immediate attempt to reach a server at a URL, but not within [`CALL_RETRY_INTERVAL`] of the
-    /// end of the last attempt.
+    /// A call starts a sleeping server. It triggers an immediate attempt to reach a server at a URL, or to start one
+    /// on demand that failed, but not within [`CALL_RETRY_INTERVAL`] of the end of the last attempt.
     fn handle_call(&mut self, now: MonotonicTime) {
-        let can_hurry = self.config.is_at_url && !self.is_running && !self.stop_requested;
+        if self.try_wake(now) {
+            return;
+        }
+        let starts_by_call = self.config.is_at_url || self.starts_on_call();
+        let can_hurry = starts_by_call && !self.is_running && !self.stop_requested;
         let Some(planned) = self
             .retry
             .filter(|_| can_hurry && self.permit != StartPermit::Granted)
@@ -501,6 +550,7 @@ impl Supervision {
     }
 
     fn retry(&mut self, now: MonotonicTime) {
+        self.is_parked = false;
         if self.lifecycle.state() == LifecycleState::Error {
             self.apply_event(LifecycleEvent::Retry, None, now);
         }
@@ -556,7 +606,7 @@ impl Supervision {
     }
 
     fn publish(&mut self, reason: Option<String>, now: MonotonicTime) {
-        self.published_will_start = self.will_start();
+        self.published_starts = self.planned_starts();
         let status = self.status(reason, now);
         self.effects.push(SupervisionEffect::Publish(status));
     }

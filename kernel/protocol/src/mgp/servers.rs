@@ -117,6 +117,13 @@ pub struct Server {
     /// MGP state (§11.2): `registered`, `connecting`, `connected`, `draining`, `disconnected`,
     /// `error`, `restarting`.
     pub state: String,
+    /// True if it does not run because nobody uses it, and a call starts it. Its state is then `registered` or
+    /// `disconnected`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleeping: bool,
+    /// How long its last start took, in milliseconds: what a call waits that starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
     /// The reason of this state.
     pub reason: Option<String>,
     /// The most relevant line of its stderr: the newest one while it starts, the cause after it ended. For

@@ -140,6 +140,9 @@ pub struct Add {
     /// Start it only on request.
     #[arg(long)]
     pub(crate) no_autostart: bool,
+    /// Start it once for its tools, then when it is called.
+    #[arg(long, conflicts_with = "no_autostart")]
+    pub(crate) on_demand: bool,
     /// Its trust level.
     #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
     pub(crate) trust: Option<String>,
@@ -179,6 +182,9 @@ pub struct Import {
     /// Only this server, by its displayed id.
     #[arg(long, value_name = "ID")]
     pub(crate) only: Vec<String>,
+    /// Stop all of them when they are idle, also those that may lose a state: a browser, a session.
+    #[arg(long)]
+    pub(crate) idle_stop: bool,
 }
 
 /// `mgp connect`.

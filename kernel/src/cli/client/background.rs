@@ -115,7 +115,7 @@ pub(in crate::cli) fn wait_until_no_server_in(context: &CliContext, states: &[&s
     let mut polling = Polling::with_deadline(Instant::now() + SERVERS_TIMEOUT, &mut progress);
     let starting = |status: KernelStatus| {
         let mut servers = status.servers.iter();
-        servers.any(|server| states.contains(&server.state.as_str()))
+        servers.any(|server| !server.sleeping && states.contains(&server.state.as_str()))
     };
     while context
         .status()

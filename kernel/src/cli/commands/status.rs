@@ -47,6 +47,8 @@ fn render_status(status: &KernelStatus) -> String {
     let untrusted = status.untrusted.iter().map(|one| one.why.clone());
     rows("untrusted", &untrusted.collect::<Vec<_>>());
     rows("data", std::slice::from_ref(&status.data_dir));
+    let servers = state::count_servers(&status.servers);
+    rows("servers", servers.as_slice());
     let uses = status.uses.iter().map(format_resource_usage);
     rows("uses", &uses.collect::<Vec<_>>());
     rows("agents", &[format!("{} connected", status.connections)]);

@@ -5,7 +5,7 @@ pub(crate) use mgp_engine::doors::suggestions::nearest;
 /// The equivalent of another program's key.
 pub(super) fn equivalent_key(key: &str) -> Option<&'static str> {
     match key {
-        "disabled" | "enabled" => Some("autostart"),
+        "disabled" | "enabled" => Some("start"),
         "type" => Some("transport"),
         "timeout" => Some("call_timeout_secs"),
         _ => None,

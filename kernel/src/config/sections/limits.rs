@@ -3,7 +3,9 @@
 use mgp_engine::calls::rate_limits::RateLimits;
 use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::resources::ResourceLimits;
-use mgp_engine::servers::spec::ServerLimits;
+use std::time::Duration;
+
+use mgp_engine::servers::spec::{IdleStop, ServerLimits, StartMode};
 
 use super::{DAY, section};
 use crate::config::parsing::Section;
@@ -26,9 +28,41 @@ section! {
     LimitsConfig {
         /// Defaults for servers.
         servers: ServerLimits = ServerLimits::default(), read_with(read_limits);
+        /// When servers run.
+        start: StartDefaults = StartDefaults::default(), read_with(read_start_defaults);
         /// Rates of agents.
         rates: RateLimits = RateLimits::default(), read_with(read_rates);
     }
+}
+
+/// When servers run whose entries do not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StartDefaults {
+    /// `start`.
+    pub(crate) mode: StartMode,
+    /// `idle_stop_secs`.
+    pub(crate) idle_stop: Duration,
+}
+
+impl Default for StartDefaults {
+    fn default() -> Self {
+        Self {
+            mode: StartMode::Kernel,
+            idle_stop: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The words of `start`; the time of the idle stop is read by itself.
+pub(crate) const START_MODES: [(&str, StartMode); 3] = [
+    ("kernel", StartMode::Kernel),
+    ("on-demand", StartMode::OnDemand(IdleStop::Never)),
+    ("manual", StartMode::Manual),
+];
+
+fn read_start_defaults(section: &mut Section<'_, '_, '_>, start: &mut StartDefaults) {
+    section.choice("start", &START_MODES, &mut start.mode);
+    section.secs("idle_stop_secs", 0..=DAY, &mut start.idle_stop);
 }
 
 fn read_rates(section: &mut Section<'_, '_, '_>, rates: &mut RateLimits) {

@@ -1,6 +1,6 @@
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::spec::{
-    MgpConfig, ReplicaMode, RestartConfig, ServerLimits, ServerTransport,
+    MgpConfig, ReplicaMode, RestartConfig, ServerLimits, ServerTransport, StartMode,
 };
 
 use super::*;
@@ -30,7 +30,7 @@ fn the_example_shows_every_key_with_its_default() {
     let read = read_text(&text);
     assert_eq!(read.messages(), [""; 0]);
     let files = read.spec("files");
-    assert!(files.autostart);
+    assert_eq!(files.start, StartMode::Kernel);
     assert_eq!(files.restart, RestartConfig::default());
     assert_eq!(files.limits, ServerLimits::default());
     assert_eq!(files.replica, ReplicaMode::Standalone);

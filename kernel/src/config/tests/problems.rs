@@ -100,7 +100,7 @@ fn foreign_keys_of_a_server_are_ignored_with_a_warning() {
     let messages = read.messages();
     assert_eq!(messages.len(), 3);
     assert!(
-        messages[1].contains("`disabled`") && messages[1].contains("`autostart`"),
+        messages[1].contains("`disabled`") && messages[1].contains("`start`"),
         "{messages:?}"
     );
     let read = read_text("[other_program]\nx = 1\n[[servers]]\nid = \"a\"\ncommand = \"c\"\n");

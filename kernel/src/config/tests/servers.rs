@@ -560,3 +560,43 @@ fn an_entry_may_list_the_only_tools_it_offers() {
     assert_eq!(only("only_tools = []"), Some([].into()));
     assert_eq!(only("only_tools = [\"a\"]"), Some(["a".to_owned()].into()));
 }
+
+/// PRJ-015, PRJ-019: `start` replaces `autostart`; the time of an idle stop is an order only in the entry itself.
+#[test]
+fn the_operator_configures_when_a_server_runs() {
+    use mgp_engine::servers::spec::{IdleStop, StartMode};
+    let start = |lines: &str| entry(&format!("command = \"c\"\n{lines}")).spec("x").start;
+    let on_demand = "start = \"on-demand\"";
+    let (ten_minutes, second) = (Duration::from_secs(600), Duration::from_secs(1));
+    assert_eq!(start(""), StartMode::Kernel);
+    assert_eq!(start("autostart = false"), StartMode::Manual);
+    assert_eq!(start("autostart = true"), StartMode::Kernel);
+    assert_eq!(start("start = \"manual\""), StartMode::Manual);
+    for (lines, idle_stop) in [
+        ("", IdleStop::UnlessStateful(ten_minutes)),
+        ("stateful = true", IdleStop::Never),
+        ("idle_stop_secs = 0", IdleStop::Never),
+        ("idle_stop_secs = 1", IdleStop::After(second)),
+        (
+            "idle_stop_secs = 1\nstateful = true",
+            IdleStop::After(second),
+        ),
+    ] {
+        let start = start(&format!("{on_demand}\n{lines}"));
+        assert_eq!(start, StartMode::OnDemand(idle_stop), "{lines}");
+    }
+    let all = "[limits]\nstart = \"on-demand\"\nidle_stop_secs = 1\n[[servers]]\nid = \"x\"\ncommand = \"c\"\n";
+    let idle_stop = IdleStop::UnlessStateful(second);
+    assert_eq!(
+        read_text(all).spec("x").start,
+        StartMode::OnDemand(idle_stop)
+    );
+    let own = format!("{all}start = \"kernel\"");
+    assert_eq!(read_text(&own).spec("x").start, StartMode::Kernel);
+    let both = format!("command = \"c\"\n{on_demand}\nautostart = true");
+    let why = entry(&both).why("x");
+    assert!(
+        why.contains("`autostart`") || why.contains("leave it out"),
+        "{why}"
+    );
+}

@@ -212,7 +212,7 @@ async fn servers_that_do_not_start_here_are_named_before_they_are_taken_out() {
         .done(&["connect", "cursor", "--take-out", "--dry-run"])
         .await;
     assert!(
-        shown.contains("other: it has autostart = false here"),
+        shown.contains("other: it starts only on request here"),
         "{shown}"
     );
     let shown = user

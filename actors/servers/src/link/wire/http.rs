@@ -101,6 +101,10 @@ impl HttpWire {
     }
 
     /// Forwards the agents' headers with these names from now on, each as often as it was sent.
+    pub(in crate::link) fn has_session(&self) -> bool {
+        self.has_session
+    }
+
     pub(crate) fn set_forwarded_headers(&self, names: &[String]) {
         let names = names.iter().filter_map(|name| name.parse().ok());
         let _ = self.forwarded_headers.set(names.collect());

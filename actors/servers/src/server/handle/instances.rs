@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
-use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::Instance;
@@ -73,8 +71,6 @@ pub(super) struct InstanceTable {
 pub(super) struct InstanceState {
     owner: InstanceOwner,
     key: ServerId,
-    /// The last use, in milliseconds of the kernel's clock.
-    last_used_ms: AtomicU64,
     server: Weak<ServerHandle>,
     /// The login of the agent, if each has its own.
     login: OnceLock<Arc<ServerLogin>>,
@@ -119,7 +115,6 @@ impl ServerHandle {
         let own = InstanceState {
             owner: owner.clone(),
             key: self.instance_key(owner),
-            last_used_ms: AtomicU64::new(0),
             server: Arc::downgrade(self),
             login: OnceLock::new(),
         };
@@ -203,6 +198,11 @@ impl ServerHandle {
         } else {
             self.link()
         }
+    }
+
+    /// True while agents have instances of it.
+    pub(super) fn has_instances(&self) -> bool {
+        !self.instances.published.load().is_empty()
     }
 
     /// The connection for this caller's calls; starts the caller's instance if needed.
@@ -351,34 +351,6 @@ impl ServerHandle {
         if let Some(server) = self.instance.as_ref().and_then(|own| own.server.upgrade()) {
             server.refetch_list(list);
         }
-    }
-
-    /// Records a use of the instance now.
-    pub(in crate::server) fn record_use(&self) {
-        if let Some(own) = &self.instance {
-            let now = ms(monotonic_now().since_start());
-            own.last_used_ms.store(now, Ordering::Relaxed);
-        }
-    }
-
-    /// The time of the last use.
-    pub(in crate::server) fn last_used(&self) -> Duration {
-        let used = self
-            .instance
-            .as_ref()
-            .map_or(0, |own| own.last_used_ms.load(Ordering::Relaxed));
-        Duration::from_millis(used)
-    }
-
-    /// True if it is starting, has waiting or in-flight calls, or has subscriptions.
-    pub(in crate::server) fn is_in_use(&self) -> bool {
-        let starts = matches!(
-            self.state(),
-            LifecycleState::Registered | LifecycleState::Connecting
-        );
-        let link = self.link.get();
-        let busy = link.is_some_and(|link| link.in_flight() > 0 || link.has_subscriptions());
-        starts || busy || self.waiting_calls.taken_count() > 0
     }
 
     /// The in-flight calls of the server and its instances.

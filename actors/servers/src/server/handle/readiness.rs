@@ -44,30 +44,61 @@ impl ServerHandle {
         in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         if let Some(link) = self.link.get() {
+            self.record_use();
             return Ok(link);
         }
         if !is_expected(&self.status.borrow()) {
             return Err(self.not_ready_refusal());
         }
         let _waiter = self.take_waiting_slot(caller)?;
-        self.wake_supervisor();
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|status| !is_expected(status));
+        let failed_before = status.borrow().failed_generation;
+        self.wake();
+        self.record_use();
+        // A server that a call starts is not retried for the calls that waited: they get the reason.
+        let settled = status.wait_for(|status| {
+            let start_failed = status.starts_on_call && status.failed_generation > failed_before;
+            !is_expected(status) || start_failed
+        });
         tokio::select! {
             biased;
-            link = self.link.wait_until_filled() => Ok(link),
+            link = self.link.wait_until_filled() => {
+                self.record_use();
+                Ok(link)
+            }
             _ = settled => self.link.get().ok_or_else(|| self.not_ready_refusal()),
             () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
             () = wait_for_start_timeout(self.status.subscribe(), self.start_timeout()) => Err(self.not_ready_refusal()),
         }
     }
 
-    /// Starts an HTTP server now that waits for its next start.
-    fn wake_supervisor(&self) {
-        let next = self.status.borrow().next_start;
-        if next.is_some_and(|at| at.duration_since(monotonic_now()) > NEAR_RETRY) {
+    /// Starts a server now that a call starts, or an HTTP server that waits for its next start.
+    pub fn wake(&self) {
+        let (starts_on_call, next) = {
+            let status = self.status.borrow();
+            (status.starts_on_call, status.next_start)
+        };
+        let is_late = next.is_some_and(|at| at.duration_since(monotonic_now()) > NEAR_RETRY);
+        if is_late || starts_on_call && next.is_none() {
             let _ = self.send(ServerMsg::CallWaiting);
         }
+    }
+
+    /// What the start of the server is waiting for, for its callers; `None` while it does not start.
+    pub(crate) fn describe_start(&self) -> Option<String> {
+        let status = self.status.borrow();
+        let is_starting = matches!(
+            status.state,
+            LifecycleState::Connecting | LifecycleState::Restarting
+        );
+        let start = status.start.as_ref().filter(|_| is_starting)?;
+        Some(format!("starting {}: {}", self.id, start.describe()))
+    }
+
+    /// Resolves when the server no longer waits for a call, or for the end of its last run.
+    pub(crate) async fn wait_until_starting(&self) {
+        let mut status = self.status.subscribe();
+        let _ = status.wait_for(|status| !status.starts_on_call).await;
     }
 
     /// The expected availability of a server that has published no offer.
@@ -99,6 +130,13 @@ impl ServerHandle {
         is_expected(&status) || status.next_start.is_some()
     }
 
+    /// True if it runs on demand and takes calls, now or after the start that a call causes.
+    #[must_use]
+    pub fn starts_for_calls(&self) -> bool {
+        let status = self.status.borrow();
+        status.starts_by_calls && is_expected(&status)
+    }
+
     /// True if calls wait for it now.
     pub(in crate::server) fn should_wait(&self) -> bool {
         is_expected(&self.status.borrow())
@@ -119,9 +157,14 @@ impl ServerHandle {
         let _ = tokio::time::timeout(self.remaining_list_wait(), settled).await;
     }
 
+    /// A call that starts its server waits as long as the start may take: without the call, nobody would start it.
     fn start_timeout(&self) -> Duration {
+        let status = self.status.borrow();
         if self.id.is_remote() {
             NODE_TIMEOUT
+        } else if status.starts_by_calls {
+            // The start reports its own timeout first.
+            START_TIMEOUT.max(status.start_timeout + NEAR_RETRY)
         } else {
             START_TIMEOUT
         }
@@ -148,6 +191,7 @@ impl ServerHandle {
 /// True if it should be connected, and its last start, if any, did not fail.
 fn is_first(status: &Status) -> bool {
     is_expected(status)
+        && !status.is_asleep()
         && matches!(
             status.state,
             LifecycleState::Registered | LifecycleState::Connecting
@@ -155,10 +199,8 @@ fn is_first(status: &Status) -> bool {
 }
 
 fn is_expected(status: &Status) -> bool {
-    status
-        .state
-        .can_accept_calls_soon(status.starts_automatically)
-        && !status.awaits_operator
+    let will_start = status.starts_automatically || status.starts_on_call;
+    status.state.can_accept_calls_soon(will_start) && !status.awaits_operator
 }
 
 /// Waits for draining, which has its own limit, and then for this timeout.

@@ -69,15 +69,17 @@ impl ServerActor {
         state.remarks = notes;
         self.permissions
             .add_tool_needs(&self.handle.id, &state.offer.permissions());
-        self.publish_offer(state, link)
+        state.last_peer = link.peer().cloned().map(Box::new);
+        self.save_last_lists(state);
+        self.publish_offer(state)
     }
 
     /// Publishes the offer, without changed tools that wait for the operator.
-    fn publish_offer(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
+    pub(super) fn publish_offer(&self, state: &ServerState) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
         let (visible, _) = state.offer.clone().without_tools(&blocked).with_overrides();
         let (reply, seen) = Reply::new();
-        if let Some(peer) = link.peer() {
+        if let Some(peer) = state.last_peer.as_deref() {
             let peer = if visible.tools().is_empty() || peer.capabilities.tools {
                 peer.clone()
             } else {
@@ -94,8 +96,8 @@ impl ServerActor {
     }
 
     pub(in crate::server) fn handle_pins_decided(&self, state: &mut ServerState) {
-        if let Some(link) = state.link() {
-            drop(self.publish_offer(state, &link));
+        if state.link().is_some() || self.handle.status().starts_on_call {
+            drop(self.publish_offer(state));
         }
     }
 }

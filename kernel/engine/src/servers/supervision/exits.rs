@@ -66,6 +66,9 @@ impl Supervision {
             return;
         }
         let has_failed = matches!(exit, ServerExit::Failed(_));
+        if matches!(exit, ServerExit::Failed(_) | ServerExit::Rejected(_)) {
+            self.failed_generation = generation;
+        }
         self.unreachable = self.config.is_remote && has_failed && !self.stop_requested;
         let verdict = self.restarts.handle_exit(&exit, self.stop_requested, now);
         self.permit = if verdict.is_failing_repeatedly() {
@@ -92,11 +95,8 @@ impl Supervision {
             // Published with the start that follows at once.
             self.try_advance(LifecycleEvent::RestartRequested(why), now);
         } else {
-            self.apply_event(
-                LifecycleEvent::Drained,
-                Some(format!("stopped ({why})")),
-                now,
-            );
+            let how = self.describe_stop(why);
+            self.apply_event(LifecycleEvent::Drained, Some(how), now);
         }
         self.handle_stopped(now);
     }
@@ -117,6 +117,7 @@ impl Supervision {
         verdict: RestartVerdict,
         now: MonotonicTime,
     ) {
+        let verdict = self.defer_restart(&exit, verdict, now);
         if self.was_accepting_calls() || matches!(verdict, RestartVerdict::Park { .. }) {
             self.notify_disconnected(exit.clone(), how.clone(), Some(verdict.clone()));
         }
@@ -135,10 +136,11 @@ impl Supervision {
             RestartVerdict::StayStopped => {
                 self.advance_to_end(&exit, how.clone(), now);
                 self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::WithdrawOffer);
+                self.withdraw_offer();
             }
             // An error even after a clean exit (MGP-151).
             RestartVerdict::Park { reason, next_try } => {
+                self.is_parked = true;
                 self.try_advance(LifecycleEvent::Failed(how), now);
                 self.publish(Some(reason), now);
                 self.effects.push(SupervisionEffect::WithdrawOffer);

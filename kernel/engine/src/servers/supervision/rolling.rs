@@ -70,9 +70,12 @@ impl Supervision {
 
     fn can_roll(&self) -> bool {
         let is_connected = self.lifecycle.state() == LifecycleState::Connected;
-        let is_only_generation =
-            self.rolling.replacement.is_none() && self.rolling.retiring.is_none();
-        is_connected && self.is_running && !self.stop_requested && is_only_generation
+        is_connected && self.is_running && !self.stop_requested && self.is_only_generation()
+    }
+
+    /// True without a replacement and a retiring generation.
+    pub(super) fn is_only_generation(&self) -> bool {
+        self.rolling.replacement.is_none() && self.rolling.retiring.is_none()
     }
 
     /// Handles the operator's request. A server that is not connected is restarted as usual.

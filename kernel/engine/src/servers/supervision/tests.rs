@@ -38,7 +38,11 @@ const MAX_RESTARTS: u32 = 3;
 
 fn config(autostart: bool, policy: RestartPolicy) -> SupervisionConfig {
     SupervisionConfig {
-        autostart,
+        start: if autostart {
+            StartMode::Kernel
+        } else {
+            StartMode::Manual
+        },
         restart: RestartConfig {
             policy,
             max_restarts: MAX_RESTARTS,
@@ -415,6 +419,7 @@ fn act(effect: &SupervisionEffect) -> Option<Act> {
         | SupervisionEffect::NotifyConnected
         | SupervisionEffect::NotifyDisconnected(..)
         | SupervisionEffect::WithdrawOffer
+        | SupervisionEffect::MeasureUsageAt(_)
         | SupervisionEffect::ReportImplausible(_) => None,
     }
 }

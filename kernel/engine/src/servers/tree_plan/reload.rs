@@ -53,7 +53,7 @@ pub(super) mod tests {
     use crate::policy::pins::PinRules;
     use crate::servers::spec::{
         CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-        ServerTransport, UrlProtocol,
+        ServerTransport, StartMode, UrlProtocol,
     };
 
     pub(in crate::servers::tree_plan) fn spec(id: &str, url: &str) -> ServerSpec {
@@ -64,7 +64,7 @@ pub(super) mod tests {
                 headers: BTreeMap::new(),
                 protocol: UrlProtocol::default(),
             },
-            autostart: true,
+            start: StartMode::Kernel,
             start_after: Vec::new(),
             rolling: false,
             replica: ReplicaMode::Standalone,

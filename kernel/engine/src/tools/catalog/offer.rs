@@ -262,6 +262,26 @@ impl ServerOffer {
         Arc::clone(&self.tools.items)
     }
 
+    /// The definitions of one list, as the server sent them.
+    #[must_use]
+    pub fn definitions(&self, kind: ListKind) -> Vec<Arc<str>> {
+        match kind {
+            ListKind::Tools => {
+                let tools = self.tools.items.iter();
+                tools.map(|tool| Arc::clone(tool.original())).collect()
+            }
+            ListKind::Prompts => raw_definitions(&self.prompts),
+            ListKind::Resources => raw_definitions(&self.resources),
+            ListKind::Templates => raw_definitions(&self.templates),
+        }
+    }
+
+    /// Whether legacy clients see its tools with task support.
+    #[must_use]
+    pub fn supports_tasks(&self) -> bool {
+        self.supports_tasks
+    }
+
     /// The size of each list.
     #[must_use]
     pub fn counts(&self) -> OfferCounts {
@@ -315,6 +335,11 @@ impl ServerOffer {
         let templates = self.templates.repairs.iter();
         tools.chain(prompts).chain(resources).chain(templates)
     }
+}
+
+fn raw_definitions<D: Definition>(list: &OfferedList<D>) -> Vec<Arc<str>> {
+    let items = list.items.iter();
+    items.map(|item| Arc::clone(item.raw())).collect()
 }
 
 /// One list of one server.

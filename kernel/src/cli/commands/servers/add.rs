@@ -238,9 +238,9 @@ fn reload_and_start(context: &CliContext, file: &Path, server: &NewServer) -> Re
             }
         )));
     };
-    match (known.state.as_str(), server.autostart) {
+    match (known.state.as_str(), server.start) {
         ("error", _) => report_state(context, &known, CONNECTED),
-        (_, Some(false)) => print_if_json(context, id, file),
+        (_, Some("manual")) => print_if_json(context, id, file),
         _ => wait_until_started(context, id),
     }
 }
@@ -307,7 +307,11 @@ fn new_server(add: &Add, folder: &Path, given: SuppliedValues) -> NewServer {
         env: given.env,
         headers: given.headers,
         cwd: add.cwd.as_ref().map(|cwd| absolute_path(cwd, folder)),
-        autostart: add.no_autostart.then_some(false),
+        start: match (add.no_autostart, add.on_demand) {
+            (true, _) => Some("manual"),
+            (false, true) => Some("on-demand"),
+            (false, false) => None,
+        },
         trust_level: add.trust.clone(),
         restart_policy: add.restart.clone(),
         ..NewServer::default()

@@ -98,6 +98,12 @@ pub(super) fn write(
     Ok(trusted)
 }
 
+/// Whether only the operator starts the server of this entry.
+pub(super) fn is_manual(entry: &toml::Table) -> bool {
+    entry.get("autostart").and_then(toml::Value::as_bool) == Some(false)
+        || entry.get("start").and_then(toml::Value::as_str) == Some("manual")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ mod answers;
 mod local_servers;
 mod report;
 pub(super) mod sources;
+mod stateless_packages;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use serde_json::Value;
 use self::answers::InputAnswers;
 use self::local_servers::{LocalServer, LocalValues};
 use self::sources::Sources;
+use self::stateless_packages::is_stateless;
 use super::config_file::{
     check_unchanged, files_in_force, no_home_failure, read_if_exists, to_failure, write,
 };
@@ -68,7 +70,12 @@ pub(in crate::cli::commands) fn import(
     let file = named
         .or_else(|| kernels.map(PathBuf::from))
         .or_else(|| context.look_up.user_file());
-    let writing = ImportEdit::new(context, file.ok_or_else(no_home_failure)?, &mut plan)?;
+    let idle_stops = match typed.idle_stop {
+        true => IdleStops::All,
+        false => IdleStops::KnownStateless,
+    };
+    let file = file.ok_or_else(no_home_failure)?;
+    let writing = ImportEdit::new(context, file, &mut plan, idle_stops)?;
     if !context.json {
         print_line(report::render(&sources, &plan, &writing))?;
     }
@@ -187,7 +194,7 @@ pub(super) fn find_duplicates(
         doubled.push(DuplicateServer {
             tools: here.missing_tool_limits(&there.tools),
             dropped_keys: there.skipped_keys.clone(),
-            is_disabled_only_in_client: there.disabled && here.autostart,
+            is_disabled_only_in_client: there.disabled && here.starts,
             not_starting: not_starting(there, here, &known.values),
             file: here.file.clone(),
             id,
@@ -202,9 +209,9 @@ pub(super) fn find_duplicates(
 fn not_starting(there: &ClientServer, here: &LocalServer, values: &LocalValues) -> Vec<String> {
     let (name, id) = (&there.name, &here.id);
     let mut why = Vec::new();
-    if !there.disabled && !here.autostart {
+    if !there.disabled && !here.starts {
         why.push(format!(
-            "{name}: it has autostart = false here, and does not start by itself: `mgp servers start {id}`"
+            "{name}: it starts only on request here: `mgp servers start {id}`"
         ));
     }
     let missing = here.missing(values);
@@ -250,7 +257,12 @@ fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
 
 impl ImportEdit {
     /// The edited file. Entries that would be read differently are left out, and reported.
-    fn new(context: &CliContext, file: PathBuf, plan: &mut Plan) -> Result<Self, Failure> {
+    fn new(
+        context: &CliContext,
+        file: PathBuf,
+        plan: &mut Plan,
+        idle_stops: IdleStops,
+    ) -> Result<Self, Failure> {
         let before = read_if_exists(&file)?;
         let home = context.look_up.secrets_folder();
         let mut text = before.clone().unwrap_or_default();
@@ -259,7 +271,7 @@ impl ImportEdit {
             let prefix = home
                 .as_deref()
                 .map(|home| supplied_values::secret_prefix(home, &planned.id, &file));
-            let (server, given) = match new_server(&planned, prefix.as_deref()) {
+            let (server, given) = match new_server(&planned, prefix.as_deref(), idle_stops) {
                 Ok(made) => made,
                 Err(why) => {
                     plan.skipped.push(unplanned(&planned, &why.to_string()));
@@ -320,14 +332,28 @@ fn unplanned(planned: &PlannedServer, why: &str) -> SkippedServer {
     }
 }
 
+/// Which of the servers are stopped when they are idle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IdleStops {
+    /// Those that are known to have no state.
+    KnownStateless,
+    /// All, as the operator confirmed.
+    All,
+}
+
 fn new_server(
     planned: &PlannedServer,
     prefix: Option<&str>,
+    idle_stop: IdleStops,
 ) -> Result<(NewServer, SuppliedValues), Failure> {
     let mut given = SuppliedValues::default();
     let mut server = NewServer {
         id: planned.id.clone(),
-        autostart: planned.disabled.then_some(false),
+        start: Some(if planned.disabled {
+            "manual"
+        } else {
+            "on-demand"
+        }),
         tools: planned.tools.clone(),
         ..NewServer::default()
     };
@@ -338,6 +364,9 @@ fn new_server(
             env_file,
             cwd,
         } => {
+            if !planned.disabled && idle_stop == IdleStops::KnownStateless && !is_stateless(words) {
+                server.idle_stop_secs = Some(0);
+            }
             server.command.clone_from(words);
             server.cwd.clone_from(cwd);
             server.env = store_values(&mut given, prefix, env)?;
@@ -394,11 +423,15 @@ fn report_done(context: &CliContext, writing: &ImportEdit, runs: bool) -> Result
     let many = pluralize(writing.servers.len(), "server");
     print_line(format_args!("added {many} to {}", writing.file.display()))?;
     if !runs {
-        print_error("they start with the kernel: `mgp up --detach`");
+        print_error(
+            "the kernel lists their tools: `mgp up --detach`; each starts when it is called",
+        );
         return Ok(());
     }
     context.reload_kernel()?;
-    print_error("they are starting: `mgp servers list` shows how they are");
+    print_error(
+        "they are started once for their tools, then when they are called: `mgp servers list` shows how they are",
+    );
     Ok(())
 }
 

@@ -234,6 +234,7 @@ fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
         project: typed.project,
         cwd: typed.cwd.clone(),
         no_autostart: typed.no_autostart,
+        on_demand: typed.on_demand,
         trust: typed.trust.clone(),
         restart: typed.restart.clone(),
         command: plan.command.clone(),

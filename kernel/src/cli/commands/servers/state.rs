@@ -14,6 +14,9 @@ pub(super) const CONNECTED: &[&str] = &["connected"];
 /// The expected states after a stop; a failed server stays in error.
 pub(super) const STOPPED: &[&str] = &["disconnected", "registered", "error"];
 
+/// How the state of a server is shown that nobody uses and a call starts.
+pub(in crate::cli::commands) const SLEEPING: &str = "sleeping";
+
 /// Most characters of a reason, or of a server's output, in a table.
 const CELL_WIDTH_MAX: usize = 120;
 
@@ -39,7 +42,12 @@ pub(super) fn report_state(
 }
 
 fn render_state(server: &Server) -> String {
-    let mut text = format!("{} is {}", server.id, server.state);
+    let state = if server.sleeping {
+        SLEEPING
+    } else {
+        &server.state
+    };
+    let mut text = format!("{} is {state}", server.id);
     if let Some(reason) = render_reason(server, usize::MAX) {
         text += &format!(": {reason}");
     }
@@ -56,6 +64,16 @@ fn render_state(server: &Server) -> String {
 /// The reason of the state, and the server's output about it, each shortened; for a server in the expected state,
 /// what is pending or missing.
 pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> Option<String> {
+    if server.sleeping {
+        return Some(match server.start_ms {
+            Some(ms) => format!(
+                "a call starts it, which took {}.{} s",
+                ms / 1000,
+                ms % 1000 / 100
+            ),
+            None => "a call starts it".to_owned(),
+        });
+    }
     if server.state != "connected" || server.waiting_turn > 0 {
         let reason = first_line(server.reason.as_deref()?, most);
         return Some(match &server.said {
@@ -101,11 +119,36 @@ pub(super) fn instance_owner(one: &Instance) -> String {
 
 /// Its state, and its health unless good.
 pub(in crate::cli::commands) fn state_label(server: &Server) -> String {
+    if server.sleeping {
+        return SLEEPING.to_owned();
+    }
     let state = sanitize_line(&server.state);
     match server.health.as_deref() {
         None | Some("healthy") => state,
         Some(health) => format!("{state} ({})", sanitize_line(health)),
     }
+}
+
+/// The number of servers, of those that run and that sleep, and their memory; `None` without servers.
+pub(in crate::cli::commands) fn count_servers(servers: &[Server]) -> Option<String> {
+    let is_running = |server: &&Server| server.pid.is_some() || server.state == "connected";
+    let running = servers.iter().filter(is_running).count();
+    let sleeping = servers.iter().filter(|server| server.sleeping).count();
+    let used = servers.iter().filter_map(|server| server.uses);
+    let memory: u64 = used.map(|used| used.memory_bytes).sum();
+    let mut text = match servers.len() {
+        0 => return None,
+        1 => "1 server".to_owned(),
+        many => format!("{many} servers"),
+    };
+    text += &format!(", {running} running");
+    if sleeping > 0 {
+        text += &format!(", {sleeping} sleeping");
+    }
+    if memory > 0 {
+        text += &format!(", {}", format_bytes(memory));
+    }
+    Some(text)
 }
 
 /// One row for each server.
@@ -152,6 +195,36 @@ mod tests {
             restarts: 2,
             ..Server::default()
         }
+    }
+
+    /// PRJ-021
+    #[test]
+    fn sleeping_servers_are_counted_and_named() {
+        let running = Server {
+            state: "connected".into(),
+            pid: Some(7),
+            uses: Some(mgp_protocol::mgp::health::ResourcesInUse {
+                memory_bytes: 112 << 20,
+                ..Default::default()
+            }),
+            ..Server::default()
+        };
+        let sleeping = Server {
+            id: "fetch".into(),
+            state: "disconnected".into(),
+            sleeping: true,
+            start_ms: Some(840),
+            reason: Some("sleeping: a call starts it".into()),
+            ..Server::default()
+        };
+        assert_eq!(state_label(&sleeping), "sleeping");
+        let shown = render_state(&sleeping);
+        assert_eq!(
+            shown,
+            "fetch is sleeping: a call starts it, which took 0.8 s"
+        );
+        let counted = count_servers(&[running, sleeping]).unwrap();
+        assert_eq!(counted, "2 servers, 1 running, 1 sleeping, 112 MiB");
     }
 
     #[test]

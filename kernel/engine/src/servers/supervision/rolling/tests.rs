@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::super::SupervisionInput;
 use super::*;
-use crate::servers::spec::{RestartConfig, RestartPolicy};
+use crate::servers::spec::{RestartConfig, RestartPolicy, StartMode};
 
 const CONFIG: SupervisionConfig = SupervisionConfig {
-    autostart: true,
+    start: StartMode::Kernel,
     restart: RestartConfig {
         policy: RestartPolicy::OnFailure,
         max_restarts: 3,
@@ -73,7 +73,8 @@ impl Generations {
             SupervisionEffect::SuspendCalls => self.accepting = None,
             SupervisionEffect::AnswerStopRequests => self.stop_answered = true,
             SupervisionEffect::RetryAt(_) => self.retry_planned = true,
-            SupervisionEffect::StopGeneration(_)
+            SupervisionEffect::MeasureUsageAt(_)
+            | SupervisionEffect::StopGeneration(_)
             | SupervisionEffect::FailGeneration(_)
             | SupervisionEffect::HurryRetiring
             | SupervisionEffect::RollFailed(_)

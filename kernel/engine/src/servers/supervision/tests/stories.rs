@@ -42,6 +42,7 @@ fn visible_effects(effects: &[SupervisionEffect]) -> Vec<String> {
         | SupervisionEffect::Ignore(_)
         | SupervisionEffect::NotifyConnected
         | SupervisionEffect::RetryAt(_)
+        | SupervisionEffect::MeasureUsageAt(_)
         | SupervisionEffect::RequestPermit
         | SupervisionEffect::ReportImplausible(_) => None,
     });

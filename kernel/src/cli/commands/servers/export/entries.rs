@@ -15,13 +15,13 @@ use toml::Table;
 
 use crate::cli::args::Export;
 use crate::cli::client::CliContext;
-use crate::cli::commands::servers::config_file::{files_in_force, read_if_exists};
+use crate::cli::commands::servers::config_file::{files_in_force, is_manual, read_if_exists};
 use crate::cli::failure::Failure;
 
 /// Longest secret in a file, in bytes: the kernel's limit.
 const SECRET_MAX: u64 = 64 << 10;
 /// Keys with an equivalent in clients' entries, or about the transport.
-const TRANSLATED_KEYS: [&str; 10] = [
+const TRANSLATED_KEYS: [&str; 12] = [
     "id",
     "command",
     "args",
@@ -31,6 +31,8 @@ const TRANSLATED_KEYS: [&str; 10] = [
     "headers",
     "inherit_env",
     "autostart",
+    "idle_stop_secs",
+    "start",
     "transport",
 ];
 
@@ -161,7 +163,7 @@ impl EntryTexts<'_> {
                 .transpose()?,
             headers: self.export_pairs(entry, "headers")?,
             inherit_env: list("inherit_env").into_iter().map(str::to_owned).collect(),
-            is_disabled: entry.get("autostart").and_then(toml::Value::as_bool) == Some(false),
+            is_disabled: is_manual(entry),
             kernel_keys: others.cloned().collect(),
         })
     }

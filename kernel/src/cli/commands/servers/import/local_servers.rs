@@ -10,6 +10,7 @@ use mgp_store::secrets::{Namespace, SecretStore};
 use secrecy::ExposeSecret;
 use toml::{Table, Value};
 
+use super::super::config_file::is_manual;
 use super::super::supplied_values;
 use crate::cli::client::CliContext;
 
@@ -55,7 +56,8 @@ impl LocalValues {
 pub(super) struct LocalServer {
     pub(super) id: String,
     pub(super) file: PathBuf,
-    pub(super) autostart: bool,
+    /// False if only the operator starts it.
+    pub(super) starts: bool,
     /// The program and its arguments; empty for a server at a URL.
     command_words: Vec<String>,
     env: BTreeMap<String, String>,
@@ -126,7 +128,7 @@ impl LocalServer {
         Some(Self {
             id: text("id")?,
             file: file.to_owned(),
-            autostart: entry.get("autostart").and_then(Value::as_bool) != Some(false),
+            starts: !is_manual(entry),
             command_words: words,
             env: map("env"),
             cwd: text("cwd"),

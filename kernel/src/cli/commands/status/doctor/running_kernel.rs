@@ -110,7 +110,12 @@ pub(super) fn check_servers(cx: &CheckContext<'_>) -> Vec<Finding> {
         findings.extend(lost.map(|message| Finding::warning(AREA, message)));
     }
     if good > 0 {
-        findings.push(Finding::good(AREA, format!("{good} as they should be")));
+        let sleeping = status.servers.iter().filter(|server| server.sleeping);
+        let message = match sleeping.count() {
+            0 => format!("{good} as they should be"),
+            sleeping => format!("{good} as they should be, {sleeping} of them sleeping"),
+        };
+        findings.push(Finding::good(AREA, message));
     }
     findings
 }

@@ -63,8 +63,13 @@ fn render_kernel(status: &KernelStatus) -> String {
     let connected = connected
         .filter(|server| server.state == "connected")
         .count();
+    let sleeping = status.servers.iter().filter(|server| server.sleeping);
+    let sleeping = match sleeping.count() {
+        0 => String::new(),
+        many => format!(", {many} sleeping"),
+    };
     format!(
-        "mgp {}, process {}, up {up}, {connected} of {} servers connected, {}",
+        "mgp {}, process {}, up {up}, {connected} of {} servers connected{sleeping}, {}",
         first_line(&status.version, TEXT_WIDTH_MAX),
         status.pid,
         status.servers.len(),
