@@ -13,7 +13,7 @@ use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
-    completion, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
+    completion, extensions, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
 };
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
@@ -296,6 +296,15 @@ fn host_notification_handler(method: &str) -> Option<NotificationHandler> {
     })
 }
 
+/// How requests of extensions are counted: their methods are not the kernel's, and unbounded.
+const EXTENSION: &str = "extension";
+
+/// The route of a method that the kernel does not know, if a server has it for this caller.
+fn extension_route(calls: &Context, request: &Request) -> Option<Route> {
+    extensions::find_server(calls, &request.caller, &request.method)?;
+    Some(mcp_route(call!(extensions::relay)))
+}
+
 type Handler = fn(&RoutingTable, Request) -> AnswerFuture;
 type NotificationHandler = fn(&RoutingTable, &Arc<Caller>, Option<&str>);
 type Recheck = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
@@ -448,11 +457,16 @@ impl RoutingTable {
         activity.record_request(&request.method, started_at);
         let family = request.caller.version.family();
         let route = agent_route(&request.method, family);
+        let is_of_extension = route.is_none();
+        let route = route.or_else(|| extension_route(&self.calls, &request));
         let Some(route) = route.filter(|route| route.is_visible_to(&self.calls, &request.caller))
         else {
             return ready_outcome(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
-        self.metrics.requests.increment(&request.method);
+        self.metrics.requests.increment(match is_of_extension {
+            true => EXTENSION,
+            false => &request.method,
+        });
         let sampled = self.tracing.start_span(&mut request);
         let answer = (route.handler)(self, request);
         let answer = match sampled {
@@ -479,7 +493,7 @@ impl Routes for RoutingTable {
         }
         match agent_notification_handler(method) {
             Some(note) => note(self, caller, params),
-            None => tracing::debug!(agent = %caller.agent, method, "a notification was ignored"),
+            None => extensions::relay_notification(&self.calls, caller, method, params),
         }
     }
 

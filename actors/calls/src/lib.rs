@@ -18,6 +18,7 @@ pub mod unoffered_capabilities;
 /// The methods of MCP that agents call.
 pub mod mcp {
     pub mod completion;
+    pub mod extensions;
     pub mod initialize;
     mod kernel_resources;
     pub mod lists;

@@ -21,6 +21,7 @@ pub mod doors {
 
 /// Limits on calls, their retries and their outcomes.
 pub mod calls {
+    pub mod extensions;
     pub mod outcome;
     pub mod rate_limits;
     pub mod recorder;
@@ -32,6 +33,7 @@ pub mod calls {
 
 /// What is offered: the catalog, its index, and how tools are added to it.
 pub mod tools {
+    pub mod apps;
     pub mod catalog;
     pub mod events;
     pub mod exposure;

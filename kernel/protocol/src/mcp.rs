@@ -3,6 +3,7 @@
 mod capabilities;
 pub mod completion;
 pub mod elicitation;
+pub mod extensions;
 pub mod logging;
 pub mod meta;
 pub mod prompts;

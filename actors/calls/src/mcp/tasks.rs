@@ -6,6 +6,7 @@ pub mod legacy;
 use mgp_engine::callers::tasks::{Maker, TaskHandle, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_json::{Splice, member, quote};
+use mgp_protocol::mcp::extensions::with_extensions;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -187,10 +188,6 @@ pub(crate) fn to_named_task(tool: &CatalogTool, maker: Maker) -> TaskHandle {
 
 /// Adds what `server/discover` says about tasks.
 pub(crate) fn add_tasks_capability(capabilities: &str, offered: bool) -> String {
-    let mut splice = Splice::new(capabilities);
-    if offered {
-        let extensions = member(TASKS_CAPABILITY, "extensions").unwrap_or("{}");
-        splice.insert_member(capabilities, "extensions", extensions);
-    }
-    splice.finish().into_owned()
+    let tasks = member(TASKS_CAPABILITY, "extensions").filter(|_| offered);
+    with_extensions(capabilities, tasks.unwrap_or("{}"))
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
+use mgp_engine::tools::apps;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_json::member;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -70,7 +72,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
 /// [`Refusal::BadParams`]; any refusal of a call.
 pub async fn call_found_tool(cx: &Context, request: &Request) -> Outcome {
     let found = mcp::parse_params(request.params.as_deref())?;
-    let found = mgp::tools::to_direct_call(request, found)?;
+    let found = mgp::tools::to_direct_call(cx, request, found)?;
     Box::pin(call(cx, &found)).await
 }
 
@@ -264,7 +266,15 @@ async fn prepare_result(
     }
     let result = schema::check_result(&cx.policies.schemas, name, tool, names, result).await?;
     facts.set_error_result(is_error);
+    let result = visible_app_uris(&request.caller, &tool.server, result);
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
+}
+
+/// A result with the `ui://` URIs of its server as visible to the caller.
+pub(crate) fn visible_app_uris(caller: &Caller, server: &ServerId, result: Bytes) -> Bytes {
+    let wrapped = caller.view.is_merged();
+    let wrapped = wrapped.then(|| apps::wrap_in_result(&result, server));
+    wrapped.flatten().map_or(result, Into::into)
 }
 
 /// Records the tool's name in the span of a sampled call, never its arguments.
@@ -333,7 +343,7 @@ async fn call_meta_tool(
     facts: &PendingCallRecord,
 ) -> Outcome {
     if tool == MetaTool::Call {
-        let call = mgp::tools::to_direct_call(request, mcp::parse_params(Some(arguments))?)?;
+        let call = mgp::tools::to_direct_call(cx, request, mcp::parse_params(Some(arguments))?)?;
         return call_once(cx, &call, facts).await;
     }
     cx.policies.rates.count_call(&request.caller.agent)?;

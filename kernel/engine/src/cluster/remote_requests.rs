@@ -5,6 +5,7 @@
 //! A row does no more than open a path to a server: whether that server is shared and granted is decided later.
 //! MCP-lite, gRPC and the console have no methods of their own: their requests arrive here as one of these.
 
+use mgp_json::lookalike::are_alike;
 use mgp_protocol::ids::AgentId;
 
 /// The target of a request.
@@ -85,6 +86,14 @@ pub fn find_rule(target: RemoteTarget<'_>) -> Option<&'static RemoteRule> {
         RemoteTarget::Notification(name) => (&NOTIFICATIONS, name),
     };
     rows.iter().find(|row| row.names.contains(&name))
+}
+
+/// True for a method or notification of this kernel, and for a name that a reader who ignores case takes for one.
+#[must_use]
+pub(crate) fn is_like_known_method(name: &str) -> bool {
+    let rows = METHODS.iter().chain(&NOTIFICATIONS);
+    let mut known = rows.flat_map(|row| row.names);
+    known.any(|known| are_alike(known, name))
 }
 
 /// The methods and notifications with this check.

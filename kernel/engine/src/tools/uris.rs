@@ -9,11 +9,26 @@ use mgp_protocol::ids::ServerId;
 pub(crate) use template::{BadTemplate, Template, URI_MAX};
 
 /// Start of every wrapped URI.
-pub const WRAPPED_PREFIX: &str = "mcpk://";
+const WRAPPED_PREFIX: &str = "mcpk://";
 
-/// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer.
+/// Start of the URIs of MCP Apps. Hosts recognize the scheme, so wrapping does not change it (SEP-1865).
+pub(crate) const UI_PREFIX: &str = "ui://";
+/// The separator of a node and its server in a wrapped `ui://` URI; not allowed in either name.
+const UI_NODE: &str = "+";
+
+/// True for a URI that names its server in a merged view. Every `ui://` URI does.
+#[must_use]
+pub fn is_wrapped(uri: &str) -> bool {
+    uri.starts_with(WRAPPED_PREFIX) || uri.starts_with(UI_PREFIX)
+}
+
+/// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer. A `ui://` URI becomes
+/// `ui://<server>/…`, of another node `ui://<node>+<server>/…`.
 #[must_use]
 pub(crate) fn wrap(server: &ServerId, uri: &str) -> String {
+    if let Some(path) = uri.strip_prefix(UI_PREFIX) {
+        return wrap_ui(server, path);
+    }
     let mut wrapped = format!("{WRAPPED_PREFIX}{server}/");
     for byte in uri.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -29,26 +44,49 @@ pub(crate) fn wrap(server: &ServerId, uri: &str) -> String {
 /// `mcpk://<server>/<template>`: the template stays one, its text is not encoded.
 #[must_use]
 pub(crate) fn wrap_template(server: &ServerId, template: &str) -> String {
-    format!("{WRAPPED_PREFIX}{server}/{template}")
+    match template.strip_prefix(UI_PREFIX) {
+        Some(path) => wrap_ui(server, path),
+        None => format!("{WRAPPED_PREFIX}{server}/{template}"),
+    }
 }
 
-/// The server and its own URI out of either wrapped form; `None` for every other URI.
+fn wrap_ui(server: &ServerId, path: &str) -> String {
+    let server = server.as_str().replacen('/', UI_NODE, 1);
+    format!("{UI_PREFIX}{server}/{path}")
+}
+
+/// The server and its own URI out of any wrapped form; `None` for every other URI.
 ///
 /// The forms are told apart by the colon: a URI has one after its scheme, an encoded one has none. In front of
 /// either, `node/server` is told from `server` by what follows: a scheme has its colon before any slash, and
 /// an encoded URI has no slash.
 #[must_use]
-pub(crate) fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
+pub(crate) fn unwrap(wrapped: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    if let Some(wrapped) = wrapped.strip_prefix(UI_PREFIX) {
+        let (server, path) = wrapped.split_once('/')?;
+        let server = match server.contains(UI_NODE) {
+            true => Cow::Owned(server.replacen(UI_NODE, "/", 1)),
+            false => Cow::Borrowed(server),
+        };
+        return Some((server, Cow::Owned(format!("{UI_PREFIX}{path}"))));
+    }
     let wrapped = wrapped.strip_prefix(WRAPPED_PREFIX)?;
     let (first, rest) = wrapped.split_once('/')?;
     let second = rest.split_once('/').map(|(second, _)| second);
     let at_node = second.filter(|second| ServerId::parse(second).is_ok());
     let end = first.len() + at_node.map_or(0, |second| 1 + second.len());
-    let (server, uri) = (&wrapped[..end], &wrapped[end + 1..]);
+    let (server, uri) = (Cow::Borrowed(&wrapped[..end]), &wrapped[end + 1..]);
     if uri.contains(':') {
         return Some((server, Cow::Borrowed(uri)));
     }
     Some((server, Cow::Owned(percent_decode(uri)?)))
+}
+
+/// The server that a `ui://` URI names in a merged view; `None` for every other URI.
+#[must_use]
+pub fn named_ui_server(uri: &str) -> Option<ServerId> {
+    let (server, _) = unwrap(uri).filter(|_| uri.starts_with(UI_PREFIX))?;
+    Some(ServerId::new(&*server))
 }
 
 /// Undoes percent-encoding; `None` for a broken triplet or what is no UTF-8.
@@ -90,7 +128,7 @@ mod tests {
         let files = ServerId::new("files");
         let wrapped = wrap(&files, "file:///a b%2F");
         assert_eq!(wrapped, "mcpk://files/file%3A%2F%2F%2Fa%20b%252F");
-        assert_eq!(unwrap(&wrapped), Some(("files", "file:///a b%2F".into())));
+        assert_eq!(unwrap(&wrapped), Some(("files".into(), "file:///a b%2F".into())));
         let template = wrap_template(&files, "file:///{+path}");
         assert_eq!(template, "mcpk://files/file:///{+path}");
         let far = ServerId::new_remote("nas", &files);
@@ -98,10 +136,10 @@ mod tests {
             wrap(&far, "file:///a/b"),
             wrap_template(&far, "file:///a/b"),
         ] {
-            assert_eq!(unwrap(&wrapped), Some(("nas/files", "file:///a/b".into())));
+            assert_eq!(unwrap(&wrapped), Some(("nas/files".into(), "file:///a/b".into())));
         }
         let read = "mcpk://files/file:///a%2Fb";
-        assert_eq!(unwrap(read), Some(("files", "file:///a%2Fb".into())));
+        assert_eq!(unwrap(read), Some(("files".into(), "file:///a%2Fb".into())));
     }
 
     #[test]
@@ -113,18 +151,54 @@ mod tests {
             "mcpk://a/%",
             "mcpk://a/%zz",
             "mcpk://a/%ff",
+            "ui://",
+            "ui://a",
+            "UI://a/b",
         ] {
             assert_eq!(unwrap(uri), None, "{uri}");
         }
     }
 
+    /// EXT-020: a `ui://` URI keeps its scheme, names its server, and has exactly one own URI.
+    #[test]
+    fn a_ui_uri_keeps_its_scheme() {
+        let (files, far) = (
+            ServerId::new("files"),
+            ServerId::new_remote("nas", &ServerId::new("files")),
+        );
+        for (own, here, there) in [
+            (
+                "ui://app/a%20b?x=1#y",
+                "ui://files/app/a%20b?x=1#y",
+                "ui://nas+files/app/a%20b?x=1#y",
+            ),
+            ("ui://board", "ui://files/board", "ui://nas+files/board"),
+            ("ui://", "ui://files/", "ui://nas+files/"),
+            ("ui:///{+path}", "ui://files//{+path}", "ui://nas+files//{+path}"),
+        ] {
+            assert_eq!((wrap(&files, own), wrap(&far, own)), (here.into(), there.into()));
+            assert_eq!(wrap_template(&files, own), here);
+            assert_eq!(unwrap(here), Some(("files".into(), own.into())));
+            assert_eq!(unwrap(there), Some(("nas/files".into(), own.into())));
+        }
+        assert!(is_wrapped("ui://x") && is_wrapped("mcpk://x") && !is_wrapped("uix://x"));
+    }
+
     proptest! {
+        /// EXT-020
+        #[test]
+        fn wrapping_ui_uris_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", path in "\\PC{0,80}") {
+            let id = ServerId::new(server.as_str());
+            let uri = format!("{UI_PREFIX}{path}");
+            prop_assert_eq!(unwrap(&wrap(&id, &uri)), Some((server.into(), uri.into())));
+        }
+
         #[test]
         fn wrapping_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", uri in "\\PC{0,80}") {
             let id = ServerId::new(server.as_str());
             let wrapped = wrap(&id, &uri);
-            prop_assert!(wrapped.is_ascii());
-            prop_assert_eq!(unwrap(&wrapped), Some((server.as_str(), uri.into())));
+            prop_assert!(wrapped.is_ascii() || uri.starts_with(UI_PREFIX));
+            prop_assert_eq!(unwrap(&wrapped), Some((server.into(), uri.into())));
         }
 
         #[test]

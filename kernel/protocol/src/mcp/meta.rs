@@ -25,6 +25,10 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub const RELATED_CALL: &str = "mgp/relatedRequestId";
 /// Id of the tasks extension, in `extensions` of both capability objects.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+/// Id of the MCP Apps extension, in `extensions` of both capability objects (SEP-1865).
+pub const UI: &str = "io.modelcontextprotocol/ui";
+/// Id of the Skills extension (SEP-2640).
+pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 /// The members of `params._meta` that the kernel reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -20,6 +20,7 @@ use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementInputs};
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
+use crate::tools::apps::{self, ToolUi};
 use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
@@ -104,6 +105,8 @@ pub struct CatalogTool {
     pub param_headers: Arc<[ParamHeader]>,
     /// The requirements of each call.
     pub requirements: Arc<CallRequirements>,
+    /// What it declares about its UI; `None` for most tools.
+    pub ui: Option<ToolUi>,
     /// Its replica group; `None` for nearly all tools.
     pub replica: Option<Arc<CatalogReplica>>,
     /// The definition as the server sent it, after repairs.
@@ -223,6 +226,33 @@ impl CatalogTool {
         }
     }
 
+    /// True for a tool that is only for apps: hosts do not show it to models (SEP-1865, visibility).
+    #[must_use]
+    pub fn is_app_only(&self) -> bool {
+        self.ui.is_some_and(|ui| ui.is_app_only)
+    }
+
+    /// False for an app's tool in a merged view, where apps of all servers share one connection, unless the operator allows
+    /// it.
+    #[must_use]
+    pub fn is_in_view(&self, view: &CatalogView) -> bool {
+        !self.is_app_only() || !view.is_merged() || self.requirements.rules().merged_app_tools
+    }
+
+    /// The definition that agents get in a merged view and that for legacy clients, and the range of the name in the first;
+    /// `None` if they have no URIs of apps.
+    pub(super) fn merged_definitions(&self) -> Option<(Arc<str>, Option<Arc<str>>, Range<u32>)> {
+        self.ui?;
+        let wrap = |text: &str| apps::wrap_in_definition(text, &self.server).map(Arc::<str>::from);
+        let text = wrap(self.visible_raw())?;
+        let fields = Fields::parse(&text).and_then(|fields| fields.own_name("name", usize::MAX));
+        let name = fields.expect("the definition was read before").json;
+        let name_range = range_in(&text, name);
+        let legacy = self.legacy_raw.as_ref();
+        let legacy = legacy.map(|legacy| wrap(legacy).unwrap_or_else(|| Arc::clone(legacy)));
+        Some((text, legacy, name_range))
+    }
+
     /// The definition as the server sent it, which is the pinned one.
     #[must_use]
     pub fn original(&self) -> &Arc<str> {
@@ -296,6 +326,7 @@ impl Definition for CatalogTool {
                 &name.text,
                 reader.requirement_inputs,
             )),
+            ui: ToolUi::parse(raw),
             replica: None,
             declares_execution: member(for_legacy, "execution").is_some(),
             legacy_raw,
