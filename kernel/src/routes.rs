@@ -13,7 +13,8 @@ use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
-    completion, extensions, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
+    completion, extensions, initialize, lists, logging, prompts, resources, roots, subscriptions,
+    tasks, tools,
 };
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;

@@ -127,11 +127,7 @@ fn describe_all(cx: &Context, caller: &Caller) -> (String, String, Option<String
 ///
 /// A server that is still starting is not waited for: its id is its name, and all capabilities are
 /// announced.
-fn describe_one(
-    cx: &Context,
-    caller: &Caller,
-    id: &ServerId,
-) -> (String, String, Option<String>) {
+fn describe_one(cx: &Context, caller: &Caller, id: &ServerId) -> (String, String, Option<String>) {
     match cx.catalog.load().peers.get(id) {
         Some(peer) => (
             extensions::add_server_extensions(

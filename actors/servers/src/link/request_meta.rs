@@ -72,7 +72,10 @@ mod tests {
 
     #[test]
     fn stateless_meta_has_version_and_client_capabilities() {
-        let whole = add_meta(Some(r#"{"cursor":"a\"b"}"#), &kernel_meta("1.0", false, r#"{"com.example/x":{}}"#));
+        let whole = add_meta(
+            Some(r#"{"cursor":"a\"b"}"#),
+            &kernel_meta("1.0", false, r#"{"com.example/x":{}}"#),
+        );
         let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["cursor"], "a\"b");
         assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");

@@ -70,7 +70,8 @@ pub fn is_relayable_notification(method: &str) -> bool {
 }
 
 fn is_name(method: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
     (1..=NAME_MAX).contains(&method.len()) && method.bytes().all(plain)
 }
 
@@ -92,7 +93,13 @@ mod tests {
     /// EXT-009, EXT-013: nothing that could be another message for a server or the kernel is relayed.
     #[test]
     fn names_of_the_protocol_are_not_relayed() {
-        for method in ["com.example/run", "jobs/list", "skills/list", "resources/directory/read", "x"] {
+        for method in [
+            "com.example/run",
+            "jobs/list",
+            "skills/list",
+            "resources/directory/read",
+            "x",
+        ] {
             assert!(is_relayable_method(method), "{method}");
         }
         let long = "x".repeat(NAME_MAX + 1);

@@ -31,9 +31,15 @@ impl ToolUi {
         }
         let meta = member(definition, "_meta")?;
         let ui = member(meta, "ui").filter(|ui| ui.starts_with('{'));
-        let is_flat = || FLAT_URI_MEMBERS.iter().any(|name| member(meta, name).is_some());
+        let is_flat = || {
+            FLAT_URI_MEMBERS
+                .iter()
+                .any(|name| member(meta, name).is_some())
+        };
         (ui.is_some() || is_flat()).then(|| Self {
-            is_app_only: ui.and_then(|ui| member(ui, "visibility")).is_some_and(is_hidden_from_models),
+            is_app_only: ui
+                .and_then(|ui| member(ui, "visibility"))
+                .is_some_and(is_hidden_from_models),
         })
     }
 }
@@ -98,7 +104,8 @@ impl<'a> UriSplice<'a> {
         if let Some(json) = json
             && let Some(uri) = unquote(json).filter(|uri| uri.starts_with(UI_PREFIX))
         {
-            self.splice.replace(json, quote(&uris::wrap(self.server, &uri)));
+            self.splice
+                .replace(json, quote(&uris::wrap(self.server, &uri)));
             self.is_changed = true;
         }
     }
@@ -155,7 +162,11 @@ mod tests {
         assert_eq!(app_only("{}"), None);
         assert_eq!(app_only(r#"{"ui":null}"#), None);
         assert_eq!(app_only(r#"{"other":"ui"}"#), None);
-        for both in ["", r#""visibility":["model","app"],"#, r#""visibility":null,"#] {
+        for both in [
+            "",
+            r#""visibility":["model","app"],"#,
+            r#""visibility":null,"#,
+        ] {
             let meta = format!(r#"{{"ui":{{{both}"resourceUri":"ui://a/b"}}}}"#);
             assert_eq!(app_only(&meta), Some(false), "{meta}");
         }
@@ -163,7 +174,10 @@ mod tests {
             let meta = format!(r#"{{"ui":{{"visibility":{hidden}}}}}"#);
             assert_eq!(app_only(&meta), Some(true), "{meta}");
         }
-        assert_eq!(app_only(r#"{"\u0075i":{"visibility":["app"]}}"#), Some(true));
+        assert_eq!(
+            app_only(r#"{"\u0075i":{"visibility":["app"]}}"#),
+            Some(true)
+        );
         for flat in FLAT_URI_MEMBERS {
             assert_eq!(app_only(&format!(r#"{{"{flat}":"ui://a"}}"#)), Some(false));
         }
@@ -182,7 +196,10 @@ mod tests {
         assert_eq!(wrapped, Some(definition("ui://time/a/b")));
         let escaped = wrap_in_definition(&definition(r"ui:\/\/a\/b"), &server);
         assert_eq!(escaped, Some(definition("ui://time/a/b")));
-        assert_eq!(wrap_in_definition(&definition("https://a/b"), &server), None);
+        assert_eq!(
+            wrap_in_definition(&definition("https://a/b"), &server),
+            None
+        );
     }
 
     /// EXT-022, EXT-028: links and embedded resources of results are wrapped; text and structured content stay.

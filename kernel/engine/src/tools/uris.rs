@@ -128,7 +128,10 @@ mod tests {
         let files = ServerId::new("files");
         let wrapped = wrap(&files, "file:///a b%2F");
         assert_eq!(wrapped, "mcpk://files/file%3A%2F%2F%2Fa%20b%252F");
-        assert_eq!(unwrap(&wrapped), Some(("files".into(), "file:///a b%2F".into())));
+        assert_eq!(
+            unwrap(&wrapped),
+            Some(("files".into(), "file:///a b%2F".into()))
+        );
         let template = wrap_template(&files, "file:///{+path}");
         assert_eq!(template, "mcpk://files/file:///{+path}");
         let far = ServerId::new_remote("nas", &files);
@@ -136,7 +139,10 @@ mod tests {
             wrap(&far, "file:///a/b"),
             wrap_template(&far, "file:///a/b"),
         ] {
-            assert_eq!(unwrap(&wrapped), Some(("nas/files".into(), "file:///a/b".into())));
+            assert_eq!(
+                unwrap(&wrapped),
+                Some(("nas/files".into(), "file:///a/b".into()))
+            );
         }
         let read = "mcpk://files/file:///a%2Fb";
         assert_eq!(unwrap(read), Some(("files".into(), "file:///a%2Fb".into())));
@@ -174,9 +180,16 @@ mod tests {
             ),
             ("ui://board", "ui://files/board", "ui://nas+files/board"),
             ("ui://", "ui://files/", "ui://nas+files/"),
-            ("ui:///{+path}", "ui://files//{+path}", "ui://nas+files//{+path}"),
+            (
+                "ui:///{+path}",
+                "ui://files//{+path}",
+                "ui://nas+files//{+path}",
+            ),
         ] {
-            assert_eq!((wrap(&files, own), wrap(&far, own)), (here.into(), there.into()));
+            assert_eq!(
+                (wrap(&files, own), wrap(&far, own)),
+                (here.into(), there.into())
+            );
             assert_eq!(wrap_template(&files, own), here);
             assert_eq!(unwrap(here), Some(("files".into(), own.into())));
             assert_eq!(unwrap(there), Some(("nas/files".into(), own.into())));
@@ -190,7 +203,8 @@ mod tests {
         fn wrapping_ui_uris_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", path in "\\PC{0,80}") {
             let id = ServerId::new(server.as_str());
             let uri = format!("{UI_PREFIX}{path}");
-            prop_assert_eq!(unwrap(&wrap(&id, &uri)), Some((server.into(), uri.into())));
+            let wrapped = wrap(&id, &uri);
+            prop_assert_eq!(unwrap(&wrapped), Some((server.into(), uri.into())));
         }
 
         #[test]

@@ -104,7 +104,10 @@ mod tests {
         }
         let known = r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#;
         assert!(!has_unknown_extension(known));
-        let long = format!(r#"{{"extensions":{{"a.b/c":{{"x":"{}"}}}}}}"#, "x".repeat(DECLARATION_MAX));
+        let long = format!(
+            r#"{{"extensions":{{"a.b/c":{{"x":"{}"}}}}}}"#,
+            "x".repeat(DECLARATION_MAX)
+        );
         assert_eq!(relayed_extensions_object(&long), None);
     }
 
@@ -116,7 +119,10 @@ mod tests {
             add(r#"{"tools":{},"extensions":{"d.e/f":{}}}"#),
             r#"{"tools":{},"extensions":{"a.b/c":{"x":1},"d.e/f":{}}}"#
         );
-        assert_eq!(add(r#"{"extensions":{}}"#), r#"{"extensions":{"a.b/c":{"x":1}}}"#);
+        assert_eq!(
+            add(r#"{"extensions":{}}"#),
+            r#"{"extensions":{"a.b/c":{"x":1}}}"#
+        );
         assert_eq!(with_extensions(r#"{"x":1}"#, "{}"), r#"{"x":1}"#);
     }
 }

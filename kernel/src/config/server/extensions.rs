@@ -45,7 +45,8 @@ pub(super) fn read_merged(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules
     for method in methods {
         let name = *method.get_ref();
         if !is_relayable_method(name) {
-            let why = " is no method of an extension: those of MCP and of the kernel are not relayed";
+            let why =
+                " is no method of an extension: those of MCP and of the kernel are not relayed";
             entry.reject_key(method.span(), name, why);
         } else if allowed.len() == METHODS_MAX {
             let why = format!(" is one too many: at most {METHODS_MAX} methods");
@@ -74,9 +75,9 @@ fn to_json(value: &DeValue<'_>) -> Option<Value> {
             Value::Array(items.collect::<Option<_>>()?)
         }
         DeValue::Table(table) => {
-            let members = table.iter().map(|(name, value)| {
-                Some((name.get_ref().to_string(), to_json(value.get_ref())?))
-            });
+            let members = table
+                .iter()
+                .map(|(name, value)| Some((name.get_ref().to_string(), to_json(value.get_ref())?)));
             Value::Object(members.collect::<Option<_>>()?)
         }
         DeValue::Datetime(_) => return None,

@@ -241,11 +241,8 @@ impl ServerGeneration {
 
     fn initialize_frame(&self) -> Bytes {
         let consents = self.spec.limits.consents;
-        let params = handshake::initialize_params(
-            &self.connector.version,
-            &self.link_settings(),
-            consents,
-        );
+        let params =
+            handshake::initialize_params(&self.connector.version, &self.link_settings(), consents);
         jsonrpc::request("0", "initialize", Some(&params)).into()
     }
 
