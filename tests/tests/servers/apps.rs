@@ -40,15 +40,13 @@ async fn host_renders_real_apps_through_the_kernel() {
         let all = tools(&mut merged).await;
         let own = tools(&mut monitor).await;
         assert_eq!(all.len(), 2, "{all:?}");
-        for (client, uri, server) in [
-            (
-                &mut merged,
-                ui(&all, "monitor__get-system-info"),
-                "system-monitor",
-            ),
-            (&mut merged, ui(&all, "clock__get-time"), "basic-vanillajs"),
-            (&mut monitor, ui(&own, "get-system-info"), "system-monitor"),
-        ] {
+        let apps = [
+            (true, ui(&all, "monitor__get-system-info"), "system-monitor"),
+            (true, ui(&all, "clock__get-time"), "basic-vanillajs"),
+            (false, ui(&own, "get-system-info"), "system-monitor"),
+        ];
+        for (is_merged, uri, server) in apps {
+            let client = if is_merged { &mut merged } else { &mut monitor };
             let read = client.request("resources/read", json!({"uri": uri})).await;
             let contents = &read.result()["contents"][0];
             let page = std::fs::read_to_string(peers.app_page(server)).unwrap();
