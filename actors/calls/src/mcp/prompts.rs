@@ -13,7 +13,7 @@ use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::checks::schema;
 use crate::checks::unlisted_names::{self, named_item};
-use crate::mcp::tools::visible_app_uris;
+use crate::mcp::apps::visible_app_uris;
 use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 

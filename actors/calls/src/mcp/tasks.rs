@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::checks::access::{self, Admission};
+use crate::mcp::apps::visible_app_uris;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{
     TASKS_CAPABILITY, TaskRequest, Upstream, check_tasks_declared, unknown_task,
@@ -123,9 +124,12 @@ async fn forward_task_request(
         params: require_params(request)?,
         final_check: &final_check,
     };
-    cx.upstream(&named.task.server)
+    let server = &named.task.server;
+    let answer = cx
+        .upstream(server)
         .send_task_request(request, about)
-        .await
+        .await?;
+    Ok(visible_app_uris(&request.caller, server, answer))
 }
 
 /// The answer to a call that became a task at its server, with the name the client can use; `None` for

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
-use mgp_engine::tools::apps;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_json::member;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -22,6 +20,7 @@ use crate::answer::{parse_string, require_params, to_tool_result};
 use crate::audit::{self, CallPart, PendingCallRecord};
 use crate::checks::unlisted_names::{self, named_item};
 use crate::checks::{Check, ToolCallChecks, access, schema};
+use crate::mcp::apps::visible_app_uris;
 use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
 use crate::mgp::kernel_tool::{self, KernelTool};
@@ -268,13 +267,6 @@ async fn prepare_result(
     facts.set_error_result(is_error);
     let result = visible_app_uris(&request.caller, &tool.server, result);
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
-}
-
-/// A result with the `ui://` URIs of its server as visible to the caller.
-pub(crate) fn visible_app_uris(caller: &Caller, server: &ServerId, result: Bytes) -> Bytes {
-    let wrapped = caller.view.is_merged();
-    let wrapped = wrapped.then(|| apps::wrap_in_result(&result, server));
-    wrapped.flatten().map_or(result, Into::into)
 }
 
 /// Records the tool's name in the span of a sampled call, never its arguments.
