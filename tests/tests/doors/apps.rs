@@ -1,7 +1,7 @@
 //! MCP Apps (SEP-1865): what hosts see of apps, and who sees the tools that are only for apps.
 
 use mgp_tests::harness::envelope::MODERN;
-use mgp_tests::harness::{Client, Kernel, Program};
+use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::NEWEST;
@@ -141,9 +141,11 @@ async fn own_uri_of_an_app_is_readable_if_it_is_unique() {
     let read = host.request("resources/read", uri.clone()).await.result();
     assert_eq!(read["contents"], json!([page()]));
     kernel.rewrite(&(entry + &late + "autostart = false\n"));
-    kernel.mgp(&["reload"]).await;
-    let read = host.request("resources/read", uri).await;
-    assert!(read.is_error(), "the server board has no such resource");
+    wait_until("the server board is known", DEADLINE, async || {
+        let read = host.request("resources/read", uri.clone()).await;
+        read.is_error()
+    })
+    .await;
 }
 
 /// EXT-023, EXT-024, EXT-025: a tool that is only for apps exists at the endpoint of its server, for clients with apps; for

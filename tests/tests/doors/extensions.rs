@@ -197,9 +197,10 @@ async fn method_of_two_servers_is_not_relayed() {
 #[tokio::test]
 async fn relayed_requests_are_checked_and_recorded_like_calls() {
     let limits = "[limits]\nagent_calls_per_minute = 3\n";
-    let kernel = Kernel::start(&format!("{limits}{}", program("dual").entry("it"))).await;
+    let entry = program("dual").entry("it") + "merged_methods = [\"jobs/run\"]\n";
+    let kernel = Kernel::start(&format!("{limits}{entry}")).await;
     kernel.connected(&["it"]).await;
-    let mut own = Client::over_http(&kernel.server_url("it"), NEWEST, CLIENT).await;
+    let mut own = Client::over_http(kernel.url(), NEWEST, CLIENT).await;
     own.request("jobs/run", json!({})).await.result();
     let mut record = Value::Null;
     wait_until("the request is recorded", DEADLINE, async || {

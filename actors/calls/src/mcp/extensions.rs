@@ -6,10 +6,12 @@ use mgp_engine::calls::extensions::{is_relayable_method, is_relayable_notificati
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::render_object;
-use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcp::extensions::{has_unknown_extension, relayed_extensions, with_extensions};
-use mgp_protocol::mcp::meta::{SKILLS, UI, progress_token};
+use mgp_protocol::mcp::extensions::{
+    has_unknown_extension, is_specified_for, relayed_extensions, with_extensions,
+};
+use mgp_protocol::mcp::meta::{UI, progress_token};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::Map;
@@ -24,13 +26,9 @@ use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 use mgp_store::audit::{agent_actor, operator_actor};
 
 /// The capabilities of a view of one server, with the extensions it declared.
-pub(crate) fn add_server_extensions(
-    capabilities: &str,
-    peer: &Peer,
-    family: ProtocolFamily,
-) -> String {
+pub(crate) fn add_server_extensions(capabilities: &str, peer: &Peer, version: Version) -> String {
     let mut extensions = relayed_extensions(&peer.raw_capabilities);
-    extensions.retain(|(id, _)| is_specified_for(id, family));
+    extensions.retain(|(id, _)| is_specified_for(id, version));
     let extensions = extensions.iter().map(|(id, json)| (id, json.get()));
     with_extensions(capabilities, &render_object(extensions))
 }
@@ -38,7 +36,6 @@ pub(crate) fn add_server_extensions(
 /// The capabilities of a merged view: MCP Apps, which the kernel relays for every server, and the extensions of servers
 /// whose methods the operator allows there. Different settings of the same extension say nothing.
 pub(crate) fn add_merged_extensions(cx: &Context, capabilities: &str, caller: &Caller) -> String {
-    let family = caller.version.family();
     let shown = cx.catalog.load();
     let mut all = vec![(UI.into(), "{}")];
     for (server, peer) in &shown.peers {
@@ -51,17 +48,12 @@ pub(crate) fn add_merged_extensions(cx: &Context, capabilities: &str, caller: &C
             match all.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, known)) if *known == settings.get() => {}
                 Some((_, known)) => *known = "{}",
-                None if is_specified_for(&id, family) => all.push((id, settings.get())),
+                None if is_specified_for(&id, caller.version) => all.push((id, settings.get())),
                 None => {}
             }
         }
     }
     with_extensions(capabilities, &render_object(all))
-}
-
-/// Skills are specified for the stateless version only: clients of older ones see plain resources (SEP-2640).
-fn is_specified_for(id: &str, family: ProtocolFamily) -> bool {
-    id != SKILLS || family == ProtocolFamily::Stateless
 }
 
 /// The server that a method of an extension goes to for this caller, if there is exactly one: that of the endpoint, if it

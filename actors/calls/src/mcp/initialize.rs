@@ -130,11 +130,7 @@ fn describe_all(cx: &Context, caller: &Caller) -> (String, String, Option<String
 fn describe_one(cx: &Context, caller: &Caller, id: &ServerId) -> (String, String, Option<String>) {
     match cx.catalog.load().peers.get(id) {
         Some(peer) => (
-            extensions::add_server_extensions(
-                &relayed_capabilities(peer),
-                peer,
-                caller.version.family(),
-            ),
+            extensions::add_server_extensions(&relayed_capabilities(peer), peer, caller.version),
             peer.info
                 .as_deref()
                 .unwrap_or(r#"{"name":"","version":""}"#)

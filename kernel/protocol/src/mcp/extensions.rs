@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use mgp_json::{Splice, can_contain_string, member, members, render_object};
 use serde_json::value::RawValue;
 
-use super::meta::{TASKS, UI};
-use crate::mgp::negotiation::EXTENSION as MGP;
+use super::meta::{MGP, SKILLS, TASKS, UI};
+use crate::dialect::Version;
 
 /// Longest declaration that is relayed, in bytes: each session stores that of its client.
 const DECLARATION_MAX: usize = 16 << 10;
@@ -18,6 +18,13 @@ pub const UI_CLIENT_SETTINGS: &str = r#"{"mimeTypes":["text/html;profile=mcp-app
 #[must_use]
 pub fn is_negotiated_by_kernel(id: &str) -> bool {
     id == TASKS || id == MGP
+}
+
+/// Whether the kernel knows an extension to be specified for this version. Skills are specified for the stateless one:
+/// clients of others see plain resources (SEP-2640).
+#[must_use]
+pub fn is_specified_for(id: &str, version: Version) -> bool {
+    id != SKILLS || !version.is_legacy()
 }
 
 /// True for an identifier in the form of the specification: a prefix is mandatory.
