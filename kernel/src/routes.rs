@@ -13,8 +13,8 @@ use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
-    completion, extensions, initialize, lists, logging, prompts, resources, roots, subscriptions,
-    tasks, tools,
+    completion, extensions, initialize, lists, logging, prompts, resources, roots, skills,
+    subscriptions, tasks, tools,
 };
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
@@ -112,6 +112,9 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         ("completion/complete", _) => {
             mcp_route(call!(completion::complete)).with_capability(Completions)
         }
+        ("skills/list", _) => skills_route(call!(skills::list)),
+        ("skills/get", _) => skills_route(call!(skills::get)),
+        ("resources/directory/read", _) => skills_route(call!(skills::read_directory)),
         ("logging/setLevel", Legacy) => {
             mcp_route(call!(logging::set_level)).with_capability(Logging)
         }
@@ -328,6 +331,8 @@ enum RouteAudience {
     Negotiated(Features),
     /// Clients that negotiated discovery or may register servers.
     Discovery,
+    /// Clients of a version with skills that have a server with them, and the operator.
+    Skills,
     /// Agents that are MCPL hosts.
     McplHosts,
     Operator,
@@ -341,6 +346,7 @@ impl RouteAudience {
                 caller.operator || caller.mgp.features().contains(*features)
             }
             Self::Discovery => mgp::discovery::is_offered(calls, caller),
+            Self::Skills => skills::is_offered(calls, caller),
             Self::McplHosts => caller.mcpl.is_some(),
             Self::Operator => caller.operator,
         }
@@ -384,6 +390,10 @@ impl Route {
 
 const fn mcp_route(handler: Handler) -> Route {
     Route::new(RouteAudience::Everybody, false, handler)
+}
+
+const fn skills_route(handler: Handler) -> Route {
+    Route::new(RouteAudience::Skills, false, handler)
 }
 
 const fn mcpl_route(handler: Handler) -> Route {

@@ -40,6 +40,7 @@ pub mod tools {
     pub mod index;
     pub mod registration;
     pub mod schema;
+    pub mod skills;
     pub mod subscriptions;
     pub mod tool_request_decision;
     pub mod uris;

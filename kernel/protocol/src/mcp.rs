@@ -13,6 +13,7 @@ pub mod resources;
 pub mod roots;
 pub mod sampling;
 pub mod server;
+pub mod skills;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tools;

@@ -12,5 +12,6 @@ mod offers;
 mod questions;
 mod scene;
 mod sets;
+mod skills;
 mod upstreams;
 mod wire;

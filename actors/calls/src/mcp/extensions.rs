@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::extensions::{
     has_unknown_extension, is_specified_for, relayed_extensions, with_extensions,
 };
-use mgp_protocol::mcp::meta::{UI, progress_token};
+use mgp_protocol::mcp::meta::{SKILLS, UI, progress_token};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::Map;
@@ -19,6 +19,7 @@ use serde_json::Map;
 use crate::Context;
 use crate::audit;
 use crate::checks::access;
+use crate::mcp::skills;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
@@ -38,6 +39,9 @@ pub(crate) fn add_server_extensions(capabilities: &str, peer: &Peer, version: Ve
 pub(crate) fn add_merged_extensions(cx: &Context, capabilities: &str, caller: &Caller) -> String {
     let shown = cx.catalog.load();
     let mut all = vec![(UI.into(), "{}")];
+    if is_specified_for(SKILLS, caller.version) && skills::is_offered(cx, caller) {
+        all.push((SKILLS.into(), r#"{"directoryRead":true}"#));
+    }
     for (server, peer) in &shown.peers {
         let allowed = shown.catalog.offer(server);
         let allowed = allowed.is_some_and(|offer| !offer.rules().merged_methods.is_empty());

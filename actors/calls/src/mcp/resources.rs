@@ -16,7 +16,7 @@ use crate::answer::{empty_result, parse_string, require_params};
 use crate::checks::access;
 use crate::checks::unlisted_names::{self, named_item};
 use crate::mcp::apps::visible_app_uris;
-use crate::mcp::kernel_resources;
+use crate::mcp::{kernel_resources, skills};
 use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::kernel_owner;
@@ -45,10 +45,11 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         unknown: Refusal::UnknownResource(uri.clone()),
     };
     let result = replica_reads::read(cx, request, &reading).await?;
+    let result = skills::verify(cx, &request.caller, &server, result)?;
     if own == uri {
         return Ok(result);
     }
-    if let Some(named) = uris::named_ui_server(&uri) {
+    if let Some(named) = uris::named_server(&uri) {
         return Ok(visible_app_uris(&request.caller, &named, result));
     }
     Ok(rename_contents(&result, &own, &uri).map_or(result, Into::into))
@@ -127,7 +128,7 @@ pub(crate) fn find_listed_owner(
 /// True for a URI that names another server than it was resolved to: that server is unavailable, and no other one answers
 /// for it.
 fn is_of_unavailable_server(cx: &Context, found: &ServerId, uri: &str) -> bool {
-    let named = uris::named_ui_server(uri);
+    let named = uris::named_server(uri);
     named.is_some_and(|named| named != *found && cx.servers.load().contains_key(&named))
 }
 

@@ -36,16 +36,12 @@ const RESERVED_PREFIXES: [&str; 24] = [
     "scope/",
 ];
 
-/// Names of the kernel's own messages with a prefix of [`RESERVED_PREFIXES`] that extensions define beside them
-/// (Skills, SEP-2640).
-const UNRESERVED: [&str; 1] = ["resources/directory/read"];
-
 /// True for a method that may be relayed to a server that declares an extension: the kernel has no method of that name, nor
 /// one that a reader who ignores case takes for it.
 #[must_use]
 pub fn is_relayable_method(method: &str) -> bool {
     is_name(method)
-        && (UNRESERVED.contains(&method) || !has_reserved_prefix(method))
+        && !has_reserved_prefix(method)
         && !remote_requests::is_like_known_method(method)
 }
 
@@ -93,13 +89,7 @@ mod tests {
     /// EXT-009, EXT-013: nothing that could be another message for a server or the kernel is relayed.
     #[test]
     fn names_of_the_protocol_are_not_relayed() {
-        for method in [
-            "com.example/run",
-            "jobs/list",
-            "skills/list",
-            "resources/directory/read",
-            "x",
-        ] {
+        for method in ["com.example/run", "jobs/list", "x"] {
             assert!(is_relayable_method(method), "{method}");
         }
         let long = "x".repeat(NAME_MAX + 1);
@@ -108,7 +98,8 @@ mod tests {
             "tools/call",
             "Tools/Call",
             "tools/other",
-            "resources/directory/Read",
+            "resources/directory/read",
+            "skills/list",
             "initialize",
             "ping",
             "mgp/kernel/stop",

@@ -125,7 +125,7 @@ const fn closed_rule(
     open_rule(RemoteCallers::Nobody, check, reason, names)
 }
 
-const METHODS: [RemoteRule; 20] = [
+const METHODS: [RemoteRule; 21] = [
     open_rule(
         RemoteCallers::Agents,
         MethodCheck::Tool,
@@ -174,6 +174,11 @@ const METHODS: [RemoteRule; 20] = [
         MethodCheck::Filtered,
         "an agent follows the events of the shared server, each decided by its grants",
         &["mgp/events/subscribe"],
+    ),
+    closed_rule(
+        MethodCheck::Server,
+        "skills are not relayed to other nodes yet",
+        &["skills/list", "skills/get", "resources/directory/read"],
     ),
     closed_rule(
         MethodCheck::CallerOnly,

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use mgp_json::{Splice, can_contain_string, can_contain_strings, elements, member, quote, unquote};
+use mgp_json::{Splice, can_contain_strings, elements, member, quote, unquote};
 use mgp_protocol::ids::ServerId;
 use serde_json::value::RawValue;
 
-use super::uris::{self, UI_PREFIX};
+use super::uris;
 
-/// The start of a JSON string with a `ui://` URI, for a search before parsing.
-pub const UI_STRING: &str = "\"ui:";
+/// The starts of JSON strings with a URI whose scheme stays in a merged view, for a search before parsing.
+const URI_STRINGS: [&str; 2] = ["\"ui:", "\"skill:"];
 
 /// The members of `_meta` with the URI of a UI, besides `ui.resourceUri`: a deprecated form, and that of the Apps SDK.
 const FLAT_URI_MEMBERS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
@@ -66,7 +66,7 @@ pub(crate) fn wrap_in_definition(definition: &str, server: &ServerId) -> Option<
 /// Texts, such as that of an app, stay as they are.
 #[must_use]
 pub fn wrap_in_result(result: &[u8], server: &ServerId) -> Option<String> {
-    if !can_contain_string(result, UI_STRING) {
+    if !can_contain_strings(result, URI_STRINGS).contains(&true) {
         return None;
     }
     let result = std::str::from_utf8(result).ok()?;
@@ -102,7 +102,7 @@ impl<'a> UriSplice<'a> {
     /// Replaces a JSON string, if it is such a URI.
     fn wrap_uri(&mut self, json: Option<&'a str>) {
         if let Some(json) = json
-            && let Some(uri) = unquote(json).filter(|uri| uri.starts_with(UI_PREFIX))
+            && let Some(uri) = unquote(json).filter(|uri| uris::keeps_scheme(uri))
         {
             self.splice
                 .replace(json, quote(&uris::wrap(self.server, &uri)));

@@ -29,7 +29,7 @@ use mgp_protocol::ids::ServerId;
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
-use crate::tools::uris::{self, UI_PREFIX};
+use crate::tools::uris;
 use item_groups::ItemGroups;
 use list::{ListContext, PagedList};
 use tool_replicas::ToolReplicas;
@@ -235,9 +235,10 @@ impl Catalog {
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
         if view.is_merged() && uris::is_wrapped(uri) {
             return self.wrapped_resource(uri).or_else(|| {
-                // Apps name resources by the URIs that their server knows.
-                let is_ui = uri.starts_with(UI_PREFIX);
-                is_ui.then(|| self.merged.resource(uri)).flatten()
+                // Apps and skills name resources by the URIs that their server knows.
+                uris::keeps_scheme(uri)
+                    .then(|| self.merged.resource(uri))
+                    .flatten()
             });
         }
         self.view_content(view)?.resource(uri)

@@ -11,23 +11,36 @@ pub(crate) use template::{BadTemplate, Template, URI_MAX};
 /// Start of every wrapped URI.
 const WRAPPED_PREFIX: &str = "mcpk://";
 
-/// Start of the URIs of MCP Apps. Hosts recognize the scheme, so wrapping does not change it (SEP-1865).
-pub(crate) const UI_PREFIX: &str = "ui://";
-/// The separator of a node and its server in a wrapped `ui://` URI; not allowed in either name.
-const UI_NODE: &str = "+";
+/// Starts of the URIs of MCP Apps (SEP-1865) and of skills (SEP-2640). Hosts recognize the schemes, so wrapping does not
+/// change them.
+const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
+/// The separator of a node and its server in a wrapped URI of these schemes; not allowed in either name.
+const KEPT_NODE: &str = "+";
 
-/// True for a URI that names its server in a merged view. Every `ui://` URI does.
+/// The scheme and the rest of a URI whose scheme stays.
+fn split_kept(uri: &str) -> Option<(&'static str, &str)> {
+    let mut schemes = KEPT_SCHEMES.into_iter();
+    schemes.find_map(|scheme| Some((scheme, uri.strip_prefix(scheme)?)))
+}
+
+/// True for a URI whose scheme stays in a merged view.
+#[must_use]
+pub(crate) fn keeps_scheme(uri: &str) -> bool {
+    split_kept(uri).is_some()
+}
+
+/// True for a URI that names its server in a merged view. Every `ui://` and `skill://` URI does.
 #[must_use]
 pub fn is_wrapped(uri: &str) -> bool {
-    uri.starts_with(WRAPPED_PREFIX) || uri.starts_with(UI_PREFIX)
+    uri.starts_with(WRAPPED_PREFIX) || keeps_scheme(uri)
 }
 
 /// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer. A `ui://` URI becomes
-/// `ui://<server>/…`, of another node `ui://<node>+<server>/…`.
+/// `ui://<server>/…`, of another node `ui://<node>+<server>/…`; a `skill://` URI likewise.
 #[must_use]
 pub(crate) fn wrap(server: &ServerId, uri: &str) -> String {
-    if let Some(path) = uri.strip_prefix(UI_PREFIX) {
-        return wrap_ui(server, path);
+    if let Some((scheme, path)) = split_kept(uri) {
+        return wrap_kept(scheme, server, path);
     }
     let mut wrapped = format!("{WRAPPED_PREFIX}{server}/");
     for byte in uri.bytes() {
@@ -44,15 +57,29 @@ pub(crate) fn wrap(server: &ServerId, uri: &str) -> String {
 /// `mcpk://<server>/<template>`: the template stays one, its text is not encoded.
 #[must_use]
 pub(crate) fn wrap_template(server: &ServerId, template: &str) -> String {
-    match template.strip_prefix(UI_PREFIX) {
-        Some(path) => wrap_ui(server, path),
+    match split_kept(template) {
+        Some((scheme, path)) => wrap_kept(scheme, server, path),
         None => format!("{WRAPPED_PREFIX}{server}/{template}"),
     }
 }
 
-fn wrap_ui(server: &ServerId, path: &str) -> String {
-    let server = server.as_str().replacen('/', UI_NODE, 1);
-    format!("{UI_PREFIX}{server}/{path}")
+fn wrap_kept(scheme: &str, server: &ServerId, path: &str) -> String {
+    let server = server.as_str().replacen('/', KEPT_NODE, 1);
+    format!("{scheme}{server}/{path}")
+}
+
+/// The URI of a skill's file in a merged view: `skill://<server>/…`, and for other schemes `mcpk://<server>/<uri>` without
+/// encoding, so that relative references in the file go on working.
+#[must_use]
+pub(crate) fn wrap_skill(server: &ServerId, uri: &str) -> String {
+    wrap_template(server, uri)
+}
+
+/// The server and its own URI of such a file.
+#[must_use]
+pub fn unwrap_skill(uri: &str) -> Option<(ServerId, String)> {
+    let (server, own) = unwrap(uri)?;
+    Some((ServerId::new(&*server), own.into_owned()))
 }
 
 /// The server and its own URI out of any wrapped form; `None` for every other URI.
@@ -62,13 +89,13 @@ fn wrap_ui(server: &ServerId, path: &str) -> String {
 /// an encoded URI has no slash.
 #[must_use]
 pub(crate) fn unwrap(wrapped: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
-    if let Some(wrapped) = wrapped.strip_prefix(UI_PREFIX) {
+    if let Some((scheme, wrapped)) = split_kept(wrapped) {
         let (server, path) = wrapped.split_once('/')?;
-        let server = match server.contains(UI_NODE) {
-            true => Cow::Owned(server.replacen(UI_NODE, "/", 1)),
+        let server = match server.contains(KEPT_NODE) {
+            true => Cow::Owned(server.replacen(KEPT_NODE, "/", 1)),
             false => Cow::Borrowed(server),
         };
-        return Some((server, Cow::Owned(format!("{UI_PREFIX}{path}"))));
+        return Some((server, Cow::Owned(format!("{scheme}{path}"))));
     }
     let wrapped = wrapped.strip_prefix(WRAPPED_PREFIX)?;
     let (first, rest) = wrapped.split_once('/')?;
@@ -82,10 +109,10 @@ pub(crate) fn unwrap(wrapped: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     Some((server, Cow::Owned(percent_decode(uri)?)))
 }
 
-/// The server that a `ui://` URI names in a merged view; `None` for every other URI.
+/// The server that a `ui://` or `skill://` URI names in a merged view; `None` for every other URI.
 #[must_use]
-pub fn named_ui_server(uri: &str) -> Option<ServerId> {
-    let (server, _) = unwrap(uri).filter(|_| uri.starts_with(UI_PREFIX))?;
+pub fn named_server(uri: &str) -> Option<ServerId> {
+    let (server, _) = unwrap(uri).filter(|_| keeps_scheme(uri))?;
     Some(ServerId::new(&*server))
 }
 
@@ -202,7 +229,7 @@ mod tests {
         #[test]
         fn wrapping_ui_uris_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", path in "\\PC{0,80}") {
             let id = ServerId::new(server.as_str());
-            let uri = format!("{UI_PREFIX}{path}");
+            let uri = format!("ui://{path}");
             let wrapped = wrap(&id, &uri);
             prop_assert_eq!(unwrap(&wrapped), Some((server.into(), uri.into())));
         }
@@ -211,7 +238,7 @@ mod tests {
         fn wrapping_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", uri in "\\PC{0,80}") {
             let id = ServerId::new(server.as_str());
             let wrapped = wrap(&id, &uri);
-            prop_assert!(wrapped.is_ascii() || uri.starts_with(UI_PREFIX));
+            prop_assert!(wrapped.is_ascii() || keeps_scheme(&uri));
             prop_assert_eq!(unwrap(&wrapped), Some((server.into(), uri.into())));
         }
 
