@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{ListArgs, OneSkill, Skills};
 use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{new_table, print_line};
+use crate::cli::print::{new_table, print_line, print_untrusted};
 use crate::cli::text_format::first_line;
 
 /// The displayed part of an entry.
@@ -79,7 +79,7 @@ fn entry(context: &CliContext, typed: &OneSkill) -> Result<Value, Failure> {
 
 fn show(context: &CliContext, typed: &OneSkill) -> Result<(), Failure> {
     let entry = entry(context, typed)?;
-    print_line(format!("{entry:#}"))
+    print_untrusted(&format!("{entry:#}"))
 }
 
 /// Reads all files; the kernel verifies each.
