@@ -57,7 +57,7 @@ async fn uris(client: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// EXT-040, EXT-041, EXT-042, EXT-043: clients of 2026-07-28 list the skills of all servers under their names, get one, and
+/// EXT-014, EXT-040, EXT-041, EXT-042, EXT-043: clients of 2026-07-28 list the skills of all servers under their names, get one, and
 /// read its files and directories; clients of older versions read plain resources.
 #[tokio::test]
 async fn skills_of_two_servers_stay_apart() {
