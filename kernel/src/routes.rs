@@ -112,9 +112,6 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         ("completion/complete", _) => {
             mcp_route(call!(completion::complete)).with_capability(Completions)
         }
-        ("skills/list", _) => skills_route(call!(skills::list)),
-        ("skills/get", _) => skills_route(call!(skills::get)),
-        ("resources/directory/read", _) => skills_route(call!(skills::read_directory)),
         ("logging/setLevel", Legacy) => {
             mcp_route(call!(logging::set_level)).with_capability(Logging)
         }
@@ -181,7 +178,17 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         ("mgp/lifecycle/shutdown", _) => {
             lifecycle_route(|t, r| ready_outcome(t.health.shutdown(&r)))
         }
-        _ => return operator_route(method),
+        _ => return skills_method(method).or_else(|| operator_route(method)),
+    })
+}
+
+/// Methods of skills (SEP-2640).
+fn skills_method(method: &str) -> Option<Route> {
+    Some(match method {
+        "skills/list" => skills_route(call!(skills::list)),
+        "skills/get" => skills_route(call!(skills::get)),
+        "resources/directory/read" => skills_route(call!(skills::read_directory)),
+        _ => return None,
     })
 }
 

@@ -122,6 +122,15 @@ pub struct CatalogTool {
     pub(super) declares_execution: bool,
 }
 
+/// A tool's definition with the URIs of apps as visible in a merged view.
+pub(super) struct MergedDefinition {
+    pub(super) raw: Arc<str>,
+    /// For legacy clients, if they cannot read `raw`.
+    pub(super) legacy: Option<Arc<str>>,
+    /// The range of its name in `raw`.
+    pub(super) name_range: Range<u32>,
+}
+
 /// A prompt with everything that a get needs.
 #[derive(Debug)]
 pub struct CatalogPrompt {
@@ -239,9 +248,8 @@ impl CatalogTool {
         !self.is_app_only() || !view.is_merged() || self.requirements.rules().merged_app_tools
     }
 
-    /// The definition that agents get in a merged view and that for legacy clients, and the range of the name in the first;
-    /// `None` if they have no URIs of apps.
-    pub(super) fn merged_definitions(&self) -> Option<(Arc<str>, Option<Arc<str>>, Range<u32>)> {
+    /// The definition for a merged view; `None` if it has no URIs of apps, so that it is that of other views.
+    pub(super) fn merged_definition(&self) -> Option<MergedDefinition> {
         self.ui?;
         let wrap = |text: &str| apps::wrap_in_definition(text, &self.server).map(Arc::<str>::from);
         let text = wrap(self.visible_raw())?;
@@ -250,7 +258,11 @@ impl CatalogTool {
         let name_range = range_in(&text, name);
         let legacy = self.legacy_raw.as_ref();
         let legacy = legacy.map(|legacy| wrap(legacy).unwrap_or_else(|| Arc::clone(legacy)));
-        Some((text, legacy, name_range))
+        Some(MergedDefinition {
+            raw: text,
+            legacy,
+            name_range,
+        })
     }
 
     /// The definition as the server sent it, which is the pinned one.

@@ -185,12 +185,12 @@ fn tool_entries(offer: &ServerOffer, replicas: &ToolReplicas) -> impl Iterator<I
         listed.filter(|tool| replicas.is_listed(tool) && tool.is_in_view(&CatalogView::All));
     listed.map(|tool| {
         let entry = tool_entry(offer, tool, &tool.merged_name);
-        match tool.merged_definitions() {
+        match tool.merged_definition() {
             None => entry.with_name_range(&tool.name_range),
-            Some((raw, legacy, name_range)) => ListedItem {
-                raw,
-                legacy,
-                ..entry.with_name_range(&name_range)
+            Some(merged) => ListedItem {
+                raw: merged.raw,
+                legacy: merged.legacy,
+                ..entry.with_name_range(&merged.name_range)
             },
         }
     })
