@@ -19,7 +19,7 @@ use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
     CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-    ServerSpec, ServerTransport, StartMode,
+    ServerSpec, ServerTransport, StartMode, default_client_extensions,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -85,6 +85,7 @@ pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
             ..MgpConfig::default()
         },
         mcpl: true,
+        client_extensions: default_client_extensions(),
         tools: Arc::default(),
         permissions: PermissionRules::default(),
         pin: PinRules::default(),

@@ -13,7 +13,8 @@ use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
-    completion, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
+    completion, extensions, initialize, lists, logging, prompts, resources, roots, skills,
+    subscriptions, tasks, tools,
 };
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
@@ -177,7 +178,17 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         ("mgp/lifecycle/shutdown", _) => {
             lifecycle_route(|t, r| ready_outcome(t.health.shutdown(&r)))
         }
-        _ => return operator_route(method),
+        _ => return skills_method(method).or_else(|| operator_route(method)),
+    })
+}
+
+/// Methods of skills (SEP-2640).
+fn skills_method(method: &str) -> Option<Route> {
+    Some(match method {
+        "skills/list" => skills_route(call!(skills::list)),
+        "skills/get" => skills_route(call!(skills::get)),
+        "resources/directory/read" => skills_route(call!(skills::read_directory)),
+        _ => return None,
     })
 }
 
@@ -297,6 +308,15 @@ fn host_notification_handler(method: &str) -> Option<NotificationHandler> {
     })
 }
 
+/// How requests of extensions are counted: their methods are not the kernel's, and unbounded.
+const EXTENSION: &str = "extension";
+
+/// The route of a method that the kernel does not know, if a server has it for this caller.
+fn extension_route(calls: &Context, request: &Request) -> Option<Route> {
+    extensions::find_server(calls, &request.caller, &request.method)?;
+    Some(mcp_route(call!(extensions::relay)))
+}
+
 type Handler = fn(&RoutingTable, Request) -> AnswerFuture;
 type NotificationHandler = fn(&RoutingTable, &Arc<Caller>, Option<&str>);
 type Recheck = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
@@ -319,6 +339,8 @@ enum RouteAudience {
     Negotiated(Features),
     /// Clients that negotiated discovery or may register servers.
     Discovery,
+    /// Clients of a version with skills that have a server with them, and the operator.
+    Skills,
     /// Agents that are MCPL hosts.
     McplHosts,
     Operator,
@@ -332,6 +354,7 @@ impl RouteAudience {
                 caller.operator || caller.mgp.features().contains(*features)
             }
             Self::Discovery => mgp::discovery::is_offered(calls, caller),
+            Self::Skills => skills::is_offered(calls, caller),
             Self::McplHosts => caller.mcpl.is_some(),
             Self::Operator => caller.operator,
         }
@@ -375,6 +398,10 @@ impl Route {
 
 const fn mcp_route(handler: Handler) -> Route {
     Route::new(RouteAudience::Everybody, false, handler)
+}
+
+const fn skills_route(handler: Handler) -> Route {
+    Route::new(RouteAudience::Skills, false, handler)
 }
 
 const fn mcpl_route(handler: Handler) -> Route {
@@ -449,11 +476,16 @@ impl RoutingTable {
         activity.record_request(&request.method, started_at);
         let family = request.caller.version.family();
         let route = agent_route(&request.method, family);
+        let is_of_extension = route.is_none();
+        let route = route.or_else(|| extension_route(&self.calls, &request));
         let Some(route) = route.filter(|route| route.is_visible_to(&self.calls, &request.caller))
         else {
             return ready_outcome(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
-        self.metrics.requests.increment(&request.method);
+        self.metrics.requests.increment(match is_of_extension {
+            true => EXTENSION,
+            false => &request.method,
+        });
         let sampled = self.tracing.start_span(&mut request);
         let answer = (route.handler)(self, request);
         let answer = match sampled {
@@ -480,7 +512,7 @@ impl Routes for RoutingTable {
         }
         match agent_notification_handler(method) {
             Some(note) => note(self, caller, params),
-            None => tracing::debug!(agent = %caller.agent, method, "a notification was ignored"),
+            None => extensions::relay_notification(&self.calls, caller, method, params),
         }
     }
 

@@ -23,6 +23,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::partial_message::PartialMessage;
 use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, RequestId};
+use mgp_protocol::mcp::extensions::relayed_extensions_object;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
@@ -251,6 +252,7 @@ impl Agent {
             view,
             version,
             capabilities: ClientCapabilities::parse(Some(hello.capabilities)),
+            extensions: relayed_extensions_object(hello.capabilities.get()).map(Into::into),
             mgp: negotiation::negotiate_with_client(Some(hello.capabilities), version),
             mcpl: negotiation::negotiate_mcpl(hello.capabilities),
             session: CallerSession::Open(Arc::downgrade(self)),

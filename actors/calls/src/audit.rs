@@ -20,6 +20,7 @@ use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_json::{can_contain_string, member, unquote};
 use mgp_mcpl::scopes::ScopedAction;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{
     Actor, Event, EventType, Failure, Outcome as Ending, Target, TraceId,
@@ -52,6 +53,8 @@ pub(crate) struct PendingCallRecord {
 struct CallFacts {
     /// The tool that is called, whether the caller may see it or not.
     tool: Option<Arc<CatalogTool>>,
+    /// The server of a request that is about no tool.
+    server: Option<ServerId>,
     /// What the caller named.
     requested_name: Option<Box<str>>,
     arguments: Option<ByteString>,
@@ -93,6 +96,11 @@ impl PendingCallRecord {
                 .arguments
                 .get_or_insert_with(|| params.slice_ref(arguments));
         }
+    }
+
+    /// The request is about no tool, and goes to this server.
+    pub(crate) fn set_server(&self, server: &ServerId) {
+        self.lock().server = Some(server.clone());
     }
 
     /// The call is in a scope, and what was decided about that (MCPL §7.6).
@@ -413,6 +421,7 @@ impl UnwrittenCall<'_> {
             trace,
             caller: self.request.caller.clone(),
             requested_name: requested.filter(|_| tool.is_none()).cloned(),
+            server: facts.and_then(|facts| facts.server.clone()),
             stored_arguments: arguments.and_then(|text| self.audit.stored_arguments(text)),
             tool,
             duration: lasted,
@@ -452,6 +461,8 @@ struct CallRecord {
     trace: TraceId,
     caller: Arc<Caller>,
     tool: Option<Arc<CatalogTool>>,
+    /// The server, where there is no tool.
+    server: Option<ServerId>,
     /// What the caller named, where it is no tool.
     requested_name: Option<Box<str>>,
     stored_arguments: Option<RecordedArguments>,
@@ -482,7 +493,10 @@ impl CallRecord {
             event_type,
             actor: self.actor(),
             target: Target {
-                server_id: tool.map(|tool| tool.server.to_string()),
+                server_id: tool
+                    .map(|tool| &tool.server)
+                    .or(self.server.as_ref())
+                    .map(ServerId::to_string),
                 tool_name: own.or_else(|| self.requested_name.as_deref().map(String::from)),
                 agent_id: None,
             },

@@ -50,7 +50,7 @@ pub struct Policies {
 /// One check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// The caller may call the tool (MGP §5).
+    /// The caller may call the tool (MGP §5), and has apps if the tool is only for those.
     Access,
     /// The arguments fit the schema of the tool (CMCP-009).
     Schema,
@@ -158,6 +158,9 @@ impl<'a> ToolCallChecks<'a> {
     /// whole call and are not requested again.
     fn recheck_one(&self, check: Check) -> Result<(), Refusal> {
         match check {
+            Check::Access if self.tool.is_app_only() && !access::has_apps(self.caller) => {
+                Err(Refusal::UnknownTool(self.name.to_owned()))
+            }
             Check::Access => self.admission.recheck(),
             Check::Pin => {
                 pins::check_approved(self.cx, self.caller, self.name, self.tool)?;

@@ -17,7 +17,9 @@ pub mod unoffered_capabilities;
 
 /// The methods of MCP that agents call.
 pub mod mcp {
+    mod apps;
     pub mod completion;
+    pub mod extensions;
     pub mod initialize;
     mod kernel_resources;
     pub mod lists;
@@ -25,6 +27,7 @@ pub mod mcp {
     pub mod prompts;
     pub mod resources;
     pub mod roots;
+    pub mod skills;
     pub mod subscriptions;
     pub mod tasks;
     pub mod tools;
@@ -70,6 +73,7 @@ pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};
 pub use self::mcp::lists::exposure::{AgentExposure, ExposureSettings, ToolCounts};
 pub use self::mcp::lists::filtered::FilteredLists;
+pub use self::mcp::skills::SkillTable;
 pub use self::mgp::stream::CallStreams;
 pub use self::rates::Rates;
 pub use self::replicas::CallAffinity;
@@ -157,6 +161,8 @@ pub struct Context {
     pub affinity: CallAffinity,
     /// What was cut off results, for their callers to read on in.
     pub truncated_results: TruncatedResults,
+    /// The digests of skill files.
+    pub skills: SkillTable,
 }
 
 impl Context {

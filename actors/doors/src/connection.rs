@@ -402,6 +402,7 @@ impl Inbound {
                 view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
+                extensions: None,
                 mgp: PLAIN,
                 mcpl: None,
                 session: CallerSession::Open(Arc::downgrade(&self.agent)),

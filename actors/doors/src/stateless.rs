@@ -15,6 +15,7 @@ use mgp_json::{can_contain_string, member, quote};
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::extensions::relayed_extensions_object;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
 use mgp_protocol::mcp::{self, ClientCapabilities};
@@ -122,6 +123,7 @@ impl Stateless {
             view: arrival.view,
             version: Version::STATELESS,
             capabilities: stated.capabilities,
+            extensions: stated.extensions,
             mgp: stated.mgp,
             mcpl: None,
             session: arrival.session,
@@ -428,6 +430,8 @@ pub(crate) struct RequestMeta {
     pub(crate) version: String,
     /// The client's capabilities.
     pub(crate) capabilities: ClientCapabilities,
+    /// The client's extensions, as [`Caller::extensions`].
+    pub(crate) extensions: Option<Arc<str>>,
     /// The MGP extensions negotiated with the client.
     pub(crate) mgp: Negotiated,
     /// The lowest log level it wants.
@@ -493,6 +497,7 @@ pub(crate) fn parse_request_meta<'a>(
     let stated = RequestMeta {
         version,
         capabilities: ClientCapabilities::parse(Some(declared)),
+        extensions: relayed_extensions_object(declared.get()).map(Into::into),
         mgp: negotiation::negotiate_with_client(Some(declared), Version::STATELESS),
         level: meta.log_level.map(parse_level).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),

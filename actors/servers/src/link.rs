@@ -81,7 +81,7 @@ pub enum List {
 }
 
 /// Operator settings for one server's connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct LinkSettings {
     /// If false, MGP is not offered to the server, whatever it declares.
     pub offer_mgp: bool,
@@ -89,6 +89,8 @@ pub struct LinkSettings {
     pub offer_mcpl: bool,
     /// How a callback of the server is attributed to a call.
     pub attribution: CallbackAttribution,
+    /// The client extensions declared to the server, as a JSON object.
+    pub client_extensions: Arc<str>,
 }
 
 /// What a server declared in the handshake of one protocol family.
@@ -245,8 +247,13 @@ impl Link {
             counts: Counts::default(),
             legacy: OnceLock::new(),
             stateless: OnceLock::new(),
+            kernel_meta: request_meta::kernel_meta(
+                version,
+                ways.offer_mgp,
+                &ways.client_extensions,
+            )
+            .into(),
             settings: ways,
-            kernel_meta: request_meta::kernel_meta(version, ways.offer_mgp).into(),
             limits,
             log,
             wire,
@@ -275,10 +282,10 @@ impl Link {
         self.settings.offer_mgp
     }
 
-    /// Whether MGP is offered, and whether MCPL is.
+    /// What is offered to the server in the handshake.
     #[must_use]
-    pub(crate) fn offered_extensions(&self) -> (bool, bool) {
-        (self.settings.offer_mgp, self.settings.offer_mcpl)
+    pub(crate) fn settings(&self) -> &LinkSettings {
+        &self.settings
     }
 
     /// The MCPL capabilities of the server; `None` if MCPL is not in use.

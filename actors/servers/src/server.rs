@@ -115,8 +115,12 @@ pub enum ServerMsg {
     FetchDue(List),
     /// This list has not been delayed for a while.
     ListSettled(List),
-    /// Start the instance of an owner, or return the running one.
-    OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
+    /// Start the instance of an owner, with the extensions of its client, or return the running one.
+    OpenInstance(
+        InstanceOwner,
+        Option<Arc<str>>,
+        Reply<Result<Arc<ServerHandle>, Refusal>>,
+    ),
     /// Stop instances that have been idle for a while.
     StopIdle,
 }
@@ -276,8 +280,10 @@ impl Actor for ServerActor {
             ServerMsg::CallWaiting => self.apply_input(state, SupervisionInput::CallWaiting),
             ServerMsg::FetchDue(list) => self.handle_fetch_due(state, list),
             ServerMsg::ListSettled(list) => self.handle_list_settled(state, list),
-            ServerMsg::OpenInstance(owner, reply) => {
-                reply.send(self.open_instance(myself.get_cell(), state, owner).await);
+            ServerMsg::OpenInstance(owner, extensions, reply) => {
+                let parent = myself.get_cell();
+                let opened = self.open_instance(parent, state, owner, extensions).await;
+                reply.send(opened);
             }
             ServerMsg::StopIdle => self.stop_idle(state),
         }

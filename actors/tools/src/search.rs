@@ -280,7 +280,9 @@ impl IndexInput {
                 .with_compatible_embedding(dimension)
                 .with_vector(remote::to_vector(vector, dimension))
         };
-        let drafts = self.tools.iter().zip(self.remote_vectors(model)).map(draft);
+        let tools = self.tools.iter().zip(self.remote_vectors(model));
+        // Models do not call what is only for apps.
+        let drafts = tools.filter(|(tool, _)| !tool.is_app_only()).map(draft);
         ServerIndex::new(server, &self.about, drafts.collect())
     }
 }

@@ -21,6 +21,7 @@ pub mod doors {
 
 /// Limits on calls, their retries and their outcomes.
 pub mod calls {
+    pub mod extensions;
     pub mod outcome;
     pub mod rate_limits;
     pub mod recorder;
@@ -32,6 +33,7 @@ pub mod calls {
 
 /// What is offered: the catalog, its index, and how tools are added to it.
 pub mod tools {
+    pub mod apps;
     pub mod brief;
     pub mod catalog;
     pub mod events;
@@ -39,6 +41,7 @@ pub mod tools {
     pub mod index;
     pub mod registration;
     pub mod schema;
+    pub mod skills;
     pub mod subscriptions;
     pub mod tool_request_decision;
     pub mod uris;

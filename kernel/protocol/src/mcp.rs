@@ -3,6 +3,7 @@
 mod capabilities;
 pub mod completion;
 pub mod elicitation;
+pub mod extensions;
 pub mod logging;
 pub mod meta;
 pub mod prompts;
@@ -12,6 +13,7 @@ pub mod resources;
 pub mod roots;
 pub mod sampling;
 pub mod server;
+pub mod skills;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tools;

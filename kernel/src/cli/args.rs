@@ -10,6 +10,7 @@ mod nodes;
 mod prompts;
 mod resources;
 mod servers;
+mod skills;
 mod time_values;
 mod tools;
 mod trust;
@@ -39,6 +40,7 @@ pub(crate) use servers::{
     Add, Connect, Export, Import, Login, Logins, Logout, Logs, NamedSecret, RegistryAddress,
     RestartServer, Search, Secrets, Servers, SetSecret, Update,
 };
+pub(crate) use skills::{OneSkill, Skills};
 pub(crate) use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
 pub(crate) use tools::sets::Sets;
 pub(crate) use tools::state::{State, StateLog, StateRollback};
@@ -71,7 +73,7 @@ Servers and clients
   import, export              Copy servers from and to these clients
   secrets, logins             Store secrets, and sign in to remote servers
   tools, resources, prompts   List and use what servers offer
-  sets, mcpl, state           Named sets, MCPL feature sets, states of tools
+  skills, sets, mcpl, state   Skills, named sets, MCPL feature sets, states of tools
 Access
   agents, grants, explain     Manage agents, and who may call what
   pending                     List what waits for you
@@ -216,6 +218,9 @@ pub enum Command {
     /// List and render prompts.
     #[command(subcommand)]
     Prompts(Prompts),
+    /// List, show and verify skills.
+    #[command(subcommand)]
+    Skills(Skills),
     /// Show the outcome of a call.
     #[command(subcommand)]
     Calls(Calls),

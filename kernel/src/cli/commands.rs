@@ -11,6 +11,7 @@ mod prompts;
 mod resources;
 mod servers;
 mod shares;
+mod skills;
 mod status;
 mod tools;
 mod trust;
@@ -69,6 +70,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Sets(typed) => tools::sets::run(context, &typed),
         Command::State(typed) => tools::state::run(context, &typed),
         Command::Resources(typed) => resources::run(context, &typed),
+        Command::Skills(typed) => skills::run(context, &typed),
         Command::Prompts(typed) => prompts::run(context, &typed),
         Command::Calls(typed) => calls::run(context, &typed),
         Command::Audit(typed) => audit::run(context, typed),

@@ -1,5 +1,6 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
+mod extensions;
 mod login;
 mod passed_headers;
 mod reach;
@@ -25,6 +26,7 @@ use super::sections::limits::{START_MODES, StartDefaults, read_limits, read_reso
 use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
+use extensions::{read_client_extensions, read_merged};
 use login::read_login;
 use passed_headers::read_passed_headers;
 use reach::{CALLER_FOLDER, read_reach};
@@ -87,6 +89,8 @@ pub(super) fn read_server(
     let mgp = read_mgp(entry, &mut restart, &mut tools);
     let mut mcpl = true;
     entry.flag("mcpl", &mut mcpl);
+    let client_extensions = read_client_extensions(entry);
+    read_merged(entry, &mut tools);
     read_tools(entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
     entry.count(
@@ -114,6 +118,7 @@ pub(super) fn read_server(
         instances,
         mgp,
         mcpl,
+        client_extensions,
         tools: Arc::new(tools),
         permissions,
         pin,

@@ -27,7 +27,7 @@ use mgp_calls::TruncatedResults;
 use mgp_calls::name_sources::NameSources;
 use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists, Policies,
-    Rates, ToolCounts, Validation,
+    Rates, SkillTable, ToolCounts, Validation,
 };
 use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
@@ -347,6 +347,7 @@ impl Components {
             hooks: self.mcpl.hooks.clone(),
             affinity: CallAffinity::default(),
             truncated_results: TruncatedResults::default(),
+            skills: SkillTable::default(),
             policies: Policies {
                 access: self.shared.access.clone(),
                 permissions: self.approval.permissions.clone(),

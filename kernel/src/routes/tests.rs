@@ -47,9 +47,10 @@ fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
             RouteAudience::McplHosts => {
                 [MethodCheck::FeatureSet, MethodCheck::Channel].contains(&row.check)
             }
-            RouteAudience::Everybody | RouteAudience::Negotiated(_) | RouteAudience::Discovery => {
-                row.check != MethodCheck::Operator
-            }
+            RouteAudience::Everybody
+            | RouteAudience::Negotiated(_)
+            | RouteAudience::Discovery
+            | RouteAudience::Skills => row.check != MethodCheck::Operator,
         };
         assert!(expected, "{name}: {:?}", row.check);
     }

@@ -26,6 +26,8 @@ pub enum Need {
     Hostile,
     /// Node with the packages of `peers/provider/package-lock.json`, for logins.
     Provider,
+    /// Node with the packages of `peers/apps/package-lock.json`, for MCP Apps.
+    Apps,
     /// Python with the packages of `peers/authlib/requirements.txt`, for logins at another provider.
     Authlib,
     /// Python with the packages of `peers/collector/requirements.txt`, for what collectors of OpenTelemetry are told.
@@ -70,6 +72,10 @@ const GO_SERVER: &str = "folding";
 /// The folder of the authorization server, and what it needs.
 const PROVIDER: &str = "provider";
 const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
+
+/// The folder of the servers of MCP Apps, and what they need.
+const APPS: &str = "apps";
+const APPS_LOCKS: [&str; 1] = ["apps/package-lock.json"];
 
 /// The folder of the other authorization server, and what it needs.
 const AUTHLIB: &str = "authlib";
@@ -141,6 +147,7 @@ impl Peers {
             (Need::Go, Self::install_go),
             (Need::Hostile, Self::install_hostile),
             (Need::Provider, Self::install_provider),
+            (Need::Apps, Self::install_apps),
             (Need::Authlib, Self::install_authlib),
             (Need::Collector, Self::install_collector),
             (Need::Browser, Self::install_browser),
@@ -313,6 +320,7 @@ impl Peers {
             Need::Go => self.go_folder().join(GO_SERVER).is_file(),
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
+            Need::Apps => self.apps_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
             Need::Collector => self.collector_folder().join(READY).is_file(),
             Need::Browser => self.browser_folder().join(READY).is_file() && absent(need).is_none(),
@@ -452,6 +460,34 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// A server of MCP Apps, an example of the extension's SDK, over stdio.
+    #[must_use]
+    pub fn app_server(&self, name: &str) -> Program {
+        let script = format!("node_modules/@modelcontextprotocol/server-{name}/dist/index.js");
+        let script = self.apps_folder().join(script);
+        Program::new("node", [script.display().to_string(), "--stdio".into()])
+    }
+
+    /// The page of its app, as the package has it.
+    #[must_use]
+    pub fn app_page(&self, name: &str) -> PathBuf {
+        let page = format!("node_modules/@modelcontextprotocol/server-{name}/dist/mcp-app.html");
+        self.apps_folder().join(page)
+    }
+
+    fn apps_folder(&self) -> PathBuf {
+        let node = format!("{:?}", version("node"));
+        self.folder
+            .join(format!("{APPS}-{}", key_of(&APPS_LOCKS, &node)))
+    }
+
+    fn install_apps(&self) -> Result<(), String> {
+        absent(Need::Apps).map_or(Ok(()), Err)?;
+        let to = self.apps_folder();
+        npm_ci(&source().join(APPS), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn install_provider(&self) -> Result<(), String> {
         absent(Need::Provider).map_or(Ok(()), Err)?;
         let to = self.provider_folder();
@@ -517,7 +553,7 @@ fn key_of(files: &[&str], found: &str) -> String {
 /// Why `need` cannot be met on this machine at all.
 fn absent(need: Need) -> Option<String> {
     match need {
-        Need::Node | Need::Provider => {
+        Need::Node | Need::Provider | Need::Apps => {
             let enough = version("node").is_some_and(|(major, _)| major >= NODE);
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))

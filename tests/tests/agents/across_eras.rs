@@ -128,6 +128,7 @@ impl Sdk {
             | Need::Go
             | Need::Hostile
             | Need::Provider
+            | Need::Apps
             | Need::Authlib
             | Need::Collector
             | Need::Browser

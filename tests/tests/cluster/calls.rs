@@ -1,6 +1,7 @@
 //! Calls of tools at another node.
 
 mod agents;
+mod apps;
 mod audit;
 mod bytes;
 mod cut;

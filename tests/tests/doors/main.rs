@@ -2,13 +2,16 @@
 //! line, each story with a real `mgp up` behind it and the scripted server behind that.
 #![allow(clippy::unwrap_used)]
 
+mod apps;
 mod calls;
 mod command_line;
+mod extensions;
 mod http;
 mod modern;
 mod offers;
 mod questions;
 mod scene;
 mod sets;
+mod skills;
 mod upstreams;
 mod wire;

@@ -2,6 +2,7 @@
 //! doors, as if the agent had started them itself.
 #![allow(clippy::unwrap_used)]
 
+mod apps;
 mod both_ways;
 mod cpersona;
 mod everything;

@@ -31,6 +31,8 @@ pub struct Caller {
     pub version: Version,
     /// The capabilities of its client.
     pub capabilities: ClientCapabilities,
+    /// The extensions it declared that the kernel does not negotiate itself, as a JSON object; `None` without any.
+    pub extensions: Option<Arc<str>>,
     /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
     /// What it declared of MCPL, if it is an MCPL host; never set for stateless clients.

@@ -176,6 +176,7 @@ mod tests {
             view: CatalogView::All,
             version: Version::STATELESS,
             capabilities: ClientCapabilities::default(),
+            extensions: None,
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,

@@ -139,6 +139,12 @@ pub fn can_call(cx: &Context, who: &Principal, tool: &CatalogTool) -> bool {
     table.is_allowed(who, &tool.server, Some(&tool.own_name), unix_ms())
 }
 
+/// Whether tools that are only for apps exist for this caller: its host renders apps (SEP-1865, visibility).
+#[must_use]
+pub(crate) fn has_apps(caller: &Caller) -> bool {
+    caller.capabilities.ui || caller.operator
+}
+
 /// Whether the server as a whole is open to the caller.
 pub(crate) fn is_server_open(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();

@@ -10,6 +10,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
 use crate::checks::access;
+use crate::mcp::extensions;
 use crate::mcp::tasks::{self, add_tasks_capability, legacy};
 use mgp_callers::negotiation::{self, render_kernel_info};
 use mgp_callers::request::{Caller, Outcome};
@@ -34,7 +35,7 @@ const ALL_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"list
 pub fn initialize(cx: &Context, caller: &Caller) -> Outcome {
     let (capabilities, info, instructions) = match &caller.view {
         CatalogView::All | CatalogView::Set(_) => describe_all(cx, caller),
-        CatalogView::One(id) => describe_one(cx, id),
+        CatalogView::One(id) => describe_one(cx, caller, id),
     };
     let capabilities = legacy::add_tasks_capability(cx, &capabilities, caller);
     let capabilities = add_mgp(cx, capabilities, caller);
@@ -59,7 +60,7 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
     }
     let (capabilities, info, instructions) = match &caller.view {
         CatalogView::All | CatalogView::Set(_) => describe_all(cx, caller),
-        CatalogView::One(id) => describe_one(cx, id),
+        CatalogView::One(id) => describe_one(cx, caller, id),
     };
     let capabilities = add_tasks_capability(&capabilities, tasks::can_offer_tasks(cx, caller));
     let capabilities = add_mgp(cx, capabilities, caller);
@@ -115,7 +116,7 @@ fn add_mcpl(cx: &Context, capabilities: String, caller: &Caller) -> String {
 
 fn describe_all(cx: &Context, caller: &Caller) -> (String, String, Option<String>) {
     (
-        ALL_CAPABILITIES.into(),
+        extensions::add_merged_extensions(cx, ALL_CAPABILITIES, caller),
         render_kernel_info(),
         quote_instructions(&cx.catalog.load(), |id| {
             access::can_see_server(cx, caller, id)
@@ -127,10 +128,10 @@ fn describe_all(cx: &Context, caller: &Caller) -> (String, String, Option<String
 ///
 /// A server that is still starting is not waited for: its id is its name, and all capabilities are
 /// announced.
-fn describe_one(cx: &Context, id: &ServerId) -> (String, String, Option<String>) {
+fn describe_one(cx: &Context, caller: &Caller, id: &ServerId) -> (String, String, Option<String>) {
     match cx.catalog.load().peers.get(id) {
         Some(peer) => (
-            relayed_capabilities(peer),
+            extensions::add_server_extensions(&relayed_capabilities(peer), peer, caller.version),
             peer.info
                 .as_deref()
                 .unwrap_or(r#"{"name":"","version":""}"#)

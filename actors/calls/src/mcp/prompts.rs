@@ -13,6 +13,7 @@ use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::checks::schema;
 use crate::checks::unlisted_names::{self, named_item};
+use crate::mcp::apps::visible_app_uris;
 use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 
@@ -36,7 +37,8 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
         token: progress_token(params)?,
         unknown: Refusal::UnknownPrompt(name.clone()),
     };
-    replica_reads::read(cx, request, &reading).await
+    let result = replica_reads::read(cx, request, &reading).await?;
+    Ok(visible_app_uris(&request.caller, &route.server, result))
 }
 
 /// The prompt of that name, of a server that is open to the caller.

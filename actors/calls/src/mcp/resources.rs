@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mgp_engine::tools::catalog::{ListKind, NamedItem};
-use mgp_engine::tools::uris::WRAPPED_PREFIX;
+use mgp_engine::tools::uris;
 use mgp_json::{Splice, member, quote};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
@@ -15,7 +15,8 @@ use crate::Context;
 use crate::answer::{empty_result, parse_string, require_params};
 use crate::checks::access;
 use crate::checks::unlisted_names::{self, named_item};
-use crate::mcp::kernel_resources;
+use crate::mcp::apps::visible_app_uris;
+use crate::mcp::{kernel_resources, skills};
 use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::kernel_owner;
@@ -44,8 +45,12 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         unknown: Refusal::UnknownResource(uri.clone()),
     };
     let result = replica_reads::read(cx, request, &reading).await?;
+    let result = skills::verify(cx, &request.caller, &server, result)?;
     if own == uri {
         return Ok(result);
+    }
+    if let Some(named) = uris::named_server(&uri) {
+        return Ok(visible_app_uris(&request.caller, &named, result));
     }
     Ok(rename_contents(&result, &own, &uri).map_or(result, Into::into))
 }
@@ -109,13 +114,22 @@ pub(crate) fn find_listed_owner(
     uri: &str,
 ) -> Option<(ServerId, String)> {
     let shown = cx.catalog.load();
-    let route = shown.catalog.resource(&caller.view, uri);
-    let route = route?;
+    let route = shown.catalog.resource(&caller.view, uri)?;
+    if caller.view.is_merged() && is_of_unavailable_server(cx, route.server, uri) {
+        return None;
+    }
     let it = (ListKind::Resources, route.server, &*route.uri);
     Some((
         replica_reads::find_open_server(cx, caller, it)?,
         route.uri.into_owned(),
     ))
+}
+
+/// True for a URI that names another server than it was resolved to: that server is unavailable, and no other one answers
+/// for it.
+fn is_of_unavailable_server(cx: &Context, found: &ServerId, uri: &str) -> bool {
+    let named = uris::named_server(uri);
+    named.is_some_and(|named| named != *found && cx.servers.load().contains_key(&named))
 }
 
 /// A server may have resources it does not list; it is asked where only one server can be meant.
@@ -126,7 +140,7 @@ fn find_unlisted_owner(
 ) -> Result<(ServerId, String), Refusal> {
     let shown = cx.catalog.load();
     // A wrapped URI names its server: no other one may answer.
-    if caller.view.is_merged() && uri.starts_with(WRAPPED_PREFIX) {
+    if caller.view.is_merged() && uris::is_wrapped(uri) {
         return Err(Refusal::UnknownResource(uri.to_owned()));
     }
     let mut can = shown.peers.iter().filter(|(id, peer)| {

@@ -6,6 +6,7 @@ pub mod legacy;
 use mgp_engine::callers::tasks::{Maker, TaskHandle, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_json::{Splice, member, quote};
+use mgp_protocol::mcp::extensions::with_extensions;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::checks::access::{self, Admission};
+use crate::mcp::apps::visible_app_uris;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{
     TASKS_CAPABILITY, TaskRequest, Upstream, check_tasks_declared, unknown_task,
@@ -122,9 +124,12 @@ async fn forward_task_request(
         params: require_params(request)?,
         final_check: &final_check,
     };
-    cx.upstream(&named.task.server)
+    let server = &named.task.server;
+    let answer = cx
+        .upstream(server)
         .send_task_request(request, about)
-        .await
+        .await?;
+    Ok(visible_app_uris(&request.caller, server, answer))
 }
 
 /// The answer to a call that became a task at its server, with the name the client can use; `None` for
@@ -187,10 +192,6 @@ pub(crate) fn to_named_task(tool: &CatalogTool, maker: Maker) -> TaskHandle {
 
 /// Adds what `server/discover` says about tasks.
 pub(crate) fn add_tasks_capability(capabilities: &str, offered: bool) -> String {
-    let mut splice = Splice::new(capabilities);
-    if offered {
-        let extensions = member(TASKS_CAPABILITY, "extensions").unwrap_or("{}");
-        splice.insert_member(capabilities, "extensions", extensions);
-    }
-    splice.finish().into_owned()
+    let tasks = member(TASKS_CAPABILITY, "extensions").filter(|_| offered);
+    with_extensions(capabilities, tasks.unwrap_or("{}"))
 }

@@ -20,6 +20,7 @@ use crate::answer::{parse_string, require_params, to_tool_result};
 use crate::audit::{self, CallPart, PendingCallRecord};
 use crate::checks::unlisted_names::{self, named_item};
 use crate::checks::{Check, ToolCallChecks, access, schema};
+use crate::mcp::apps::visible_app_uris;
 use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
 use crate::mgp::kernel_tool::{self, KernelTool};
@@ -70,7 +71,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
 /// [`Refusal::BadParams`]; any refusal of a call.
 pub async fn call_found_tool(cx: &Context, request: &Request) -> Outcome {
     let found = mcp::parse_params(request.params.as_deref())?;
-    let found = mgp::tools::to_direct_call(request, found)?;
+    let found = mgp::tools::to_direct_call(cx, request, found)?;
     Box::pin(call(cx, &found)).await
 }
 
@@ -265,6 +266,7 @@ async fn prepare_result(
     }
     let result = schema::check_result(&cx.policies.schemas, name, tool, names, result).await?;
     facts.set_error_result(is_error);
+    let result = visible_app_uris(&request.caller, &tool.server, result);
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
 }
 
@@ -340,7 +342,7 @@ async fn call_meta_tool(
         if let Some(limit) = limit {
             facts.limit_effect(limit);
         }
-        let call = mgp::tools::to_direct_call(request, mcp::parse_params(Some(arguments))?)?;
+        let call = mgp::tools::to_direct_call(cx, request, mcp::parse_params(Some(arguments))?)?;
         return call_once(cx, &call, facts).await;
     }
     cx.policies.rates.count_call(&request.caller.agent)?;

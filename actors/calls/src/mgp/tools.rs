@@ -209,8 +209,16 @@ pub(crate) fn called_tool(
     Ok((found.name.into_owned(), limit))
 }
 
-/// That call, as the caller would make it directly.
-pub(crate) fn to_direct_call(request: &Request, call: Call<'_>) -> Result<Request, Refusal> {
+/// That call, as the caller would make it directly. A model makes it, so tools that are only for apps are unknown.
+pub(crate) fn to_direct_call(
+    cx: &Context,
+    request: &Request,
+    call: Call<'_>,
+) -> Result<Request, Refusal> {
+    let tool = cx.tool(&request.caller.view, &call.name);
+    if tool.is_some_and(|tool| tool.is_app_only()) {
+        return Err(Refusal::UnknownTool(call.name.into_owned()));
+    }
     if MetaTool::from_name(&call.name).is_some() {
         return Err(Refusal::BadParams(format!(
             "`name` is {}, which is called by itself",

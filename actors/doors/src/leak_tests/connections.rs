@@ -166,6 +166,7 @@ fn listening() -> Request {
             view: CatalogView::All,
             version: Version::STATELESS,
             capabilities: ClientCapabilities::default(),
+            extensions: None,
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,

@@ -32,6 +32,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         view: CatalogView::All,
         version: Version::STATELESS,
         capabilities: ClientCapabilities::default(),
+        extensions: None,
         mgp: PLAIN,
         mcpl: None,
         session: CallerSession::Stateless,

@@ -59,6 +59,7 @@ async fn unresponsive_server_does_not_keep_link_alive() {
             offer_mgp: false,
             offer_mcpl: true,
             attribution: CallbackAttribution::ByTurn,
+            client_extensions: "{}".into(),
         },
     );
     link.notify("notifications/initialized", None);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use mgp_json::{member, members, quote, remove_members, render_object};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
+use mgp_protocol::mcp::extensions::with_extensions;
 use mgp_protocol::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
 };
@@ -17,13 +18,14 @@ pub(super) const HEADER_MISMATCH: i64 = -32020;
 const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// `_meta` of the kernel's own requests. The kernel accepts no callbacks, but declares tasks, because it listens
-/// for its clients' tasks.
-pub(super) fn kernel_meta(version: &str, offers_mgp: bool) -> String {
+/// for its clients' tasks, and the extensions that it relays, because a server may list more to clients that have them.
+pub(super) fn kernel_meta(version: &str, offers_mgp: bool, client_extensions: &str) -> String {
+    let capabilities = with_extensions(CAPABILITIES, client_extensions);
     format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
         Version::STATELESS,
         quote(version),
-        negotiation::declare_capabilities(CAPABILITIES, ProtocolFamily::Stateless, offers_mgp)
+        negotiation::declare_capabilities(&capabilities, ProtocolFamily::Stateless, offers_mgp)
     )
 }
 
@@ -36,8 +38,13 @@ pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
 
 /// Renders `params` of the kernel's own stateless request.
 #[must_use]
-pub(crate) fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
-    add_meta(params, &kernel_meta(version, offers_mgp))
+pub(crate) fn kernel_params(
+    params: Option<&str>,
+    version: &str,
+    offers_mgp: bool,
+    client_extensions: &str,
+) -> String {
+    add_meta(params, &kernel_meta(version, offers_mgp, client_extensions))
 }
 
 /// The `params` of a subscription message without `_meta`; other params unchanged.
@@ -65,13 +72,16 @@ mod tests {
 
     #[test]
     fn stateless_meta_has_version_and_client_capabilities() {
-        let whole = add_meta(Some(r#"{"cursor":"a\"b"}"#), &kernel_meta("1.0", false));
+        let whole = add_meta(
+            Some(r#"{"cursor":"a\"b"}"#),
+            &kernel_meta("1.0", false, r#"{"com.example/x":{}}"#),
+        );
         let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["cursor"], "a\"b");
         assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");
         assert_eq!(
             read["_meta"][CLIENT_CAPABILITIES],
-            serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+            serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}, "com.example/x": {}}})
         );
         assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
         let bare: serde_json::Value = serde_json::from_str(&add_meta(None, "{}")).unwrap();

@@ -116,6 +116,7 @@ impl ScriptedServer {
                 offer_mgp: true,
                 offer_mcpl: true,
                 attribution,
+                client_extensions: "{}".into(),
             },
         );
         let lines = BufReader::new(theirs).lines();
@@ -198,6 +199,7 @@ impl ScriptedServer {
             view: CatalogView::All,
             version: Version::STATELESS,
             capabilities,
+            extensions: None,
             mgp: PLAIN,
             mcpl: None,
             session,

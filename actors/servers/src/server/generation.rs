@@ -442,15 +442,22 @@ impl ServerGeneration {
             self.log.clone(),
             self.events.clone(),
             &self.connector.version,
-            LinkSettings {
-                offer_mgp: self.should_offer_mgp(),
-                offer_mcpl: self.should_offer_mcpl(),
-                attribution: self.spec.callback_attribution,
-            },
+            self.link_settings(),
         );
         let mut known = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Arc::downgrade(&link);
         link
+    }
+
+    /// The settings of its connection. An instance for one agent is told the extensions of that agent's client.
+    pub(super) fn link_settings(&self) -> LinkSettings {
+        let of_client = self.handle.client_extensions();
+        LinkSettings {
+            offer_mgp: self.should_offer_mgp(),
+            offer_mcpl: self.should_offer_mcpl(),
+            attribution: self.spec.callback_attribution,
+            client_extensions: of_client.unwrap_or_else(|| self.spec.client_extensions.clone()),
+        }
     }
 
     /// True unless the server's configuration says `mgp = false`.

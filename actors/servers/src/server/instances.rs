@@ -49,6 +49,7 @@ impl ServerActor {
         parent: ActorCell,
         state: &mut ServerState,
         owner: InstanceOwner,
+        client_extensions: Option<Arc<str>>,
     ) -> Result<Arc<ServerHandle>, Refusal> {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return Err(self.handle.not_ready_refusal());
@@ -70,7 +71,7 @@ impl ServerActor {
         }
         let spec = self.spec_for(&state.spec, &owner).await?;
         self.evict_idle(state, bounds)?;
-        let handle = self.handle.instance_for(&owner);
+        let handle = self.handle.instance_for(&owner, client_extensions);
         if state.spec.login.per_agent
             && let Some(login) = self.connector.logins.login_for(&spec, Some(&owner.agent))
         {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 
@@ -67,6 +68,16 @@ impl Upstream<'_> {
             .filter(|link| link.has_requested_roots())
         {
             link.notify_roots_changed();
+        }
+    }
+
+    /// Sends a notification of this caller on the connection for its calls, if there is one. Servers of the stateless
+    /// version get none.
+    pub fn notify(&self, caller: &Caller, method: &str, params: Option<&str>) {
+        let link = self.link_for(caller);
+        let link = link.filter(|link| link.peer_for(ProtocolFamily::Legacy).is_some());
+        if let Some(link) = link {
+            link.notify(method, params);
         }
     }
 

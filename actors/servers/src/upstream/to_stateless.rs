@@ -10,6 +10,7 @@ use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mcp::extensions::with_extensions;
 use mgp_protocol::mcp::meta::TASKS;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::versions::{self, CallerMeta};
@@ -100,6 +101,8 @@ pub(super) fn to_stateless_params(
 ) -> String {
     let caller = &request.caller;
     let capabilities = render_capabilities(&caller.capabilities, tasks);
+    let extensions = caller.extensions.as_deref().unwrap_or("{}");
+    let capabilities = with_extensions(&capabilities, extensions);
     let capabilities = link.limits.consents.allowed_capabilities(&capabilities);
     let mgp = link.mgp_for(ProtocolFamily::Stateless).is_active();
     // The owner of a server on another node delays answers for late log messages, which is unnecessary for

@@ -12,7 +12,7 @@ use mgp_engine::servers::login::LoginConfig;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
     CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-    ServerSpec, ServerTransport, StartMode, UrlProtocol,
+    ServerSpec, ServerTransport, StartMode, UrlProtocol, default_client_extensions,
 };
 use mgp_engine::tools::registration::RegistrationPlan;
 use mgp_protocol::ids::{ConnectionId, ServerId};
@@ -211,6 +211,7 @@ impl Record {
             },
             // A server that an agent wrote pushes nothing and takes no part in inference.
             mcpl: false,
+            client_extensions: default_client_extensions(),
             tools: Arc::new(defaults.tools.clone()),
             permissions,
             pin: PinRules {

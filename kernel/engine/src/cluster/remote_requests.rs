@@ -5,6 +5,7 @@
 //! A row does no more than open a path to a server: whether that server is shared and granted is decided later.
 //! MCP-lite, gRPC and the console have no methods of their own: their requests arrive here as one of these.
 
+use mgp_json::lookalike::are_alike;
 use mgp_protocol::ids::AgentId;
 
 /// The target of a request.
@@ -87,6 +88,14 @@ pub fn find_rule(target: RemoteTarget<'_>) -> Option<&'static RemoteRule> {
     rows.iter().find(|row| row.names.contains(&name))
 }
 
+/// True for a method or notification of this kernel, and for a name that a reader who ignores case takes for one.
+#[must_use]
+pub(crate) fn is_like_known_method(name: &str) -> bool {
+    let rows = METHODS.iter().chain(&NOTIFICATIONS);
+    let mut known = rows.flat_map(|row| row.names);
+    known.any(|known| are_alike(known, name))
+}
+
 /// The methods and notifications with this check.
 pub fn methods_with_check(check: MethodCheck) -> impl Iterator<Item = &'static str> {
     let rows = METHODS.iter().chain(&NOTIFICATIONS);
@@ -116,7 +125,7 @@ const fn closed_rule(
     open_rule(RemoteCallers::Nobody, check, reason, names)
 }
 
-const METHODS: [RemoteRule; 20] = [
+const METHODS: [RemoteRule; 21] = [
     open_rule(
         RemoteCallers::Agents,
         MethodCheck::Tool,
@@ -165,6 +174,11 @@ const METHODS: [RemoteRule; 20] = [
         MethodCheck::Filtered,
         "an agent follows the events of the shared server, each decided by its grants",
         &["mgp/events/subscribe"],
+    ),
+    closed_rule(
+        MethodCheck::Server,
+        "skills are not relayed to other nodes yet",
+        &["skills/list", "skills/get", "resources/directory/read"],
     ),
     closed_rule(
         MethodCheck::CallerOnly,

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::{NodeServer, ServerId};
+use mgp_protocol::mcp::extensions::UI_CLIENT_SETTINGS;
+use mgp_protocol::mcp::meta::UI;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::redacted_url;
 
@@ -51,6 +53,8 @@ pub struct ServerSpec {
     pub mgp: MgpConfig,
     /// MCPL is used if the server supports it.
     pub mcpl: bool,
+    /// The client extensions that it is told at `initialize` and in the kernel's own requests, as a JSON object.
+    pub client_extensions: Arc<str>,
     /// The operator's rules for its tools.
     pub tools: Arc<ToolRules>,
     /// The policy for its permissions.
@@ -99,6 +103,7 @@ impl ServerSpec {
             instances: ServerInstances::Shared,
             mgp: MgpConfig::default(),
             mcpl: false,
+            client_extensions: default_client_extensions(),
             tools: Arc::default(),
             permissions: PermissionRules::default(),
             pin: PinRules {
@@ -141,6 +146,12 @@ impl ServerSpec {
         self.default_policy
             .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))
     }
+}
+
+/// The client extensions that the kernel relays for every server.
+#[must_use]
+pub fn default_client_extensions() -> Arc<str> {
+    format!(r#"{{"{UI}":{UI_CLIENT_SETTINGS}}}"#).into()
 }
 
 /// How the kernel reaches a server.

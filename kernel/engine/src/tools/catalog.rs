@@ -29,7 +29,7 @@ use mgp_protocol::ids::ServerId;
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
-use crate::tools::uris::{self, WRAPPED_PREFIX};
+use crate::tools::uris;
 use item_groups::ItemGroups;
 use list::{ListContext, PagedList};
 use tool_replicas::ToolReplicas;
@@ -177,6 +177,13 @@ impl Catalog {
         self.view_content(view)?.tools.get(name)
     }
 
+    /// Whether some tools of the view are only for apps, so that its list depends on the client.
+    #[must_use]
+    pub fn has_app_only_tools(&self, view: &CatalogView) -> bool {
+        self.view_content(view)
+            .is_some_and(|content| content.has_app_only_tools)
+    }
+
     /// The replicas of a tool, the one whose name is listed first; empty for a tool without replicas.
     #[must_use]
     pub fn replicas(&self, tool: &CatalogTool) -> &[Arc<CatalogTool>] {
@@ -226,18 +233,27 @@ impl Catalog {
     /// it. `None` also if several servers list it: those are reached only by wrapped URIs.
     #[must_use]
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
-        if view.is_merged() && uri.starts_with(WRAPPED_PREFIX) {
-            let (server, uri) = uris::unwrap(uri)?;
-            let server = match self.offers.get_key_value(server) {
-                Some((server, _)) => server,
-                // The name of a removed replica leads to the others.
-                None => self
-                    .replica_servers(ListKind::Resources, &ServerId::new(server), &uri)
-                    .first()?,
-            };
-            return Some(ResourceRoute { server, uri });
+        if view.is_merged() && uris::is_wrapped(uri) {
+            return self.wrapped_resource(uri).or_else(|| {
+                // Apps and skills name resources by the URIs that their server knows.
+                uris::keeps_scheme(uri)
+                    .then(|| self.merged.resource(uri))
+                    .flatten()
+            });
         }
         self.view_content(view)?.resource(uri)
+    }
+
+    fn wrapped_resource<'a>(&'a self, wrapped: &'a str) -> Option<ResourceRoute<'a>> {
+        let (server, uri) = uris::unwrap(wrapped)?;
+        let server = match self.offers.get_key_value(&*server) {
+            Some((server, _)) => server,
+            // The name of a removed replica leads to the others.
+            None => self
+                .replica_servers(ListKind::Resources, &ServerId::new(&*server), &uri)
+                .first()?,
+        };
+        Some(ResourceRoute { server, uri })
     }
 
     /// The template with this `uriTemplate` as visible in the view; for `completion/complete`.
@@ -261,6 +277,9 @@ impl Catalog {
     ) -> Cow<'a, str> {
         match view {
             CatalogView::One(_) => Cow::Borrowed(uri),
+            CatalogView::All | CatalogView::Set(_) if uris::is_wrapped(uri) => {
+                Cow::Owned(uris::wrap(server, uri))
+            }
             CatalogView::All | CatalogView::Set(_) => match self.resource(view, uri) {
                 Some(route) if route.server == server && route.uri == uri => Cow::Borrowed(uri),
                 _ => Cow::Owned(uris::wrap(server, uri)),

@@ -27,6 +27,8 @@ fn is_object(raw: Declared<'_>) -> bool {
 struct Extensions<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/tasks")]
     tasks: Declared<'a>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/ui")]
+    ui: Declared<'a>,
 }
 
 /// The capabilities of a client (`capabilities` of `initialize`, `clientCapabilities` of `_meta`).
@@ -48,6 +50,8 @@ pub struct ClientCapabilities {
     pub elicitation_url: bool,
     /// The extension `io.modelcontextprotocol/tasks`: a call may be answered with a task.
     pub tasks: bool,
+    /// The extension `io.modelcontextprotocol/ui`: its host renders MCP Apps.
+    pub ui: bool,
 }
 
 impl ClientCapabilities {
@@ -113,6 +117,7 @@ impl ClientCapabilities {
                 && (elicitation.form.is_some() || elicitation.url.is_none()),
             elicitation_url: elicitation.url.is_some(),
             tasks: extensions.tasks.is_some(),
+            ui: is_object(extensions.ui),
         }
     }
 }
@@ -281,9 +286,9 @@ mod tests {
     fn nested_capabilities_and_extensions_are_parsed() {
         let c = client(
             r#"{"sampling":{"tools":{},"context":{}},
-                "extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+                "extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}}"#,
         );
-        assert!(c.sampling && c.sampling_tools && c.sampling_context && c.tasks);
+        assert!(c.sampling && c.sampling_tools && c.sampling_context && c.tasks && c.ui);
         let s = server(r#"{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}"#);
         assert!(s.tasks && s.tasks_cancel && s.tasks_call);
         assert!(!s.tasks_list && !s.tasks_extension);

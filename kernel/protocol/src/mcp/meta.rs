@@ -23,8 +23,14 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// In a callback of a server to the kernel: the id, as received by the server, of the request that caused
 /// it. No client reads it.
 pub const RELATED_CALL: &str = "mgp/relatedRequestId";
+/// Id of MGP, in `extensions` of both capability objects.
+pub const MGP: &str = "dev.cloto/mgp";
 /// Id of the tasks extension, in `extensions` of both capability objects.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+/// Id of the MCP Apps extension, in `extensions` of both capability objects (SEP-1865).
+pub const UI: &str = "io.modelcontextprotocol/ui";
+/// Id of the Skills extension (SEP-2640).
+pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 /// The members of `params._meta` that the kernel reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

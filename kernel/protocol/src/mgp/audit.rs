@@ -145,6 +145,9 @@ impl EventType {
     /// A tool's definition differs from the approved one.
     pub const TOOL_CHANGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_changed"));
+    /// A file of a skill differs from the skill's entry, and was not passed on.
+    pub const SKILL_REJECTED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.skill_rejected"));
     /// A person approved a changed tool definition.
     pub const TOOL_APPROVED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_approved"));

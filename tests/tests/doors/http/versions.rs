@@ -82,9 +82,13 @@ async fn the_capabilities_announced_are_those_that_work() {
             .request("logging/setLevel", json!({"level": "info"}))
             .await
             .result();
-        for not_relayed in ["tasks", "experimental", "extensions"] {
+        for not_relayed in ["tasks", "experimental"] {
             assert!(can.get(not_relayed).is_none(), "{can}");
         }
+        // Servers with apps come and go; this one declares no extension.
+        let apps = json!({"io.modelcontextprotocol/ui": {}});
+        let extensions = server.is_none().then_some(&apps);
+        assert_eq!(can.get("extensions"), extensions, "{can}");
     }
 }
 

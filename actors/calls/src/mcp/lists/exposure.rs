@@ -135,6 +135,8 @@ fn count_callable(cx: &Context, shown: &PublishedCatalog, caller: &Caller) -> us
         let offers = catalog.offers();
         let offers = offers.filter(|offer| caller.view.includes(offer.server()));
         let tools = offers.flat_map(|offer| offer.tools());
+        // Tools that are only for apps take no place in a model's context.
+        let tools = tools.filter(|t| !t.is_app_only());
         let tools = tools.filter(|t| !caller.view.is_merged() || catalog.is_listed(t));
         let open = tools.filter(|t| table.is_allowed(&who, &t.server, Some(&t.own_name), now));
         open.count()

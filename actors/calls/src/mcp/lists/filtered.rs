@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mgp_engine::policy::access::{Audience, GrantTable, Principal};
 use mgp_engine::tool_names::canonical_name;
+use mgp_engine::tools::apps::ToolUi;
 use mgp_engine::tools::catalog::cursor::BadCursor;
 use mgp_engine::tools::catalog::{CatalogView, FilteredList, ListForm, ListKind};
 use mgp_engine::tools::exposure::Exposure;
@@ -13,6 +14,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
 
 use crate::Context;
+use crate::checks::access;
 use crate::mcp::lists::exposure;
 use crate::mgp::tools::session;
 use mgp_callers::request::Caller;
@@ -53,7 +55,10 @@ pub(crate) fn page_with_exposure(
     };
     let (table, principal) = (cx.policies.access.table(), caller.identity());
     let audience = table.audience(&principal);
-    if audience == Audience::All && exposure == Exposure::All {
+    let is_tools = kind == ListKind::Tools;
+    let with_apps = is_tools && access::has_apps(caller);
+    let hides_app_tools = is_tools && !with_apps && shown.catalog.has_app_only_tools(view);
+    if audience == Audience::All && exposure == Exposure::All && !hides_app_tools {
         return shown.catalog.page(view, kind, cursor, form);
     }
     let agents = &cx.exposure.agents;
@@ -62,6 +67,7 @@ pub(crate) fn page_with_exposure(
             .get_key_value(&caller.agent)
             .map(|(agent, _)| agent.clone()),
         exposure,
+        with_apps,
         catalog: shown.catalog.generation(),
         view: view.clone(),
         kind,
@@ -106,17 +112,37 @@ fn filter_list(
         Some(agent) => cx.exposure.for_agent(agent),
         None => &cx.exposure.general,
     };
-    let lists = |server: &ServerId, tool: &str| {
-        showing.is_listed(key.exposure, server, tool) || cached(server, tool)
+    let uis = uis_of_tools(shown, key);
+    let lists = |server: &ServerId, tool: &str| match uis.get(&(server, tool)) {
+        // A host renders a result only if it has the tool's definition, however the model found the tool.
+        Some(ui) if key.with_apps || ui.is_app_only => key.with_apps,
+        Some(_) | None => showing.is_listed(key.exposure, server, tool) || cached(server, tool),
     };
     let keep = |server: &ServerId, tool: Option<&str>| {
         tool.is_none_or(|tool| lists(server, tool))
             && table.is_allowed(principal, server, tool, now)
     };
     let (whose, named) = (&key.audience, &key.agent);
-    let audience = format!("{whose:?} {named:?} {:?} {held:?}", key.exposure);
+    let (exposure, with_apps) = (key.exposure, key.with_apps);
+    let audience = format!("{whose:?} {named:?} {exposure:?} {held:?} {with_apps}");
     let (view, kind, form) = (&key.view, key.kind, key.form);
     shown.catalog.filter(view, kind, form, &audience, keep)
+}
+
+/// The UIs of the view's tools, by server and own name.
+fn uis_of_tools<'a>(
+    shown: &'a PublishedCatalog,
+    key: &ListKey,
+) -> HashMap<(&'a ServerId, &'a str), ToolUi> {
+    if key.kind != ListKind::Tools {
+        return HashMap::new();
+    }
+    let offers = shown.catalog.offers();
+    let offers = offers.filter(|offer| key.view.includes(offer.server()));
+    let tools = offers.flat_map(|offer| offer.tools());
+    tools
+        .filter_map(|tool| Some(((&tool.server, &*tool.own_name), tool.ui?)))
+        .collect()
 }
 
 /// The key of a cached list.
@@ -128,6 +154,8 @@ pub(crate) struct ListKey {
     form: ListForm,
     audience: Audience,
     exposure: Exposure,
+    /// With the tools of apps, whatever the exposure.
+    with_apps: bool,
     /// Set for an agent with pinned tools of its own.
     agent: Option<AgentId>,
 }

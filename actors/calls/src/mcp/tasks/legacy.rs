@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{parse_string, require_params};
+use crate::mcp::apps::visible_app_uris;
 use crate::mcp::tasks::{self, MAX_ID, parse_created_task, to_named_task};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{LegacyTask, TaskRequest, Upstream, unknown_task};
@@ -43,9 +44,11 @@ pub async fn handle_task_request(cx: &Context, request: &Request, asked: LegacyT
         final_check: &final_check,
     };
     let upstream = cx.upstream(&named.task.server);
-    upstream
+    let answer = upstream
         .send_legacy_task_request(request, about, asked)
-        .await
+        .await?;
+    let server = &named.task.server;
+    Ok(visible_app_uris(&request.caller, server, answer))
 }
 
 /// `tasks/list` of 2025-11-25: the tasks given to this client since the kernel started.

@@ -423,6 +423,7 @@ impl TwoNodes {
             view: CatalogView::All,
             version: Version::STATELESS,
             capabilities,
+            extensions: None,
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,
@@ -553,6 +554,7 @@ fn server(
         offer_mgp: true,
         offer_mcpl: true,
         attribution: CallbackAttribution::ByCall,
+        client_extensions: "{}".into(),
     };
     let link = Link::new(
         spec.id,

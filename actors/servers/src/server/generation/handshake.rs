@@ -8,6 +8,7 @@ use std::time::Duration;
 use mgp_engine::servers::consent::ConsentPolicy;
 use mgp_json::{lookalike, quote};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
+use mgp_protocol::mcp::extensions::with_extensions;
 use mgp_protocol::mcp::server::{Discover, DiscoverResult};
 use mgp_protocol::mcp::{self, InitializeResult, Method, ServerCapabilities};
 use mgp_protocol::mcpl;
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::early_exit::EarlyExit;
-use crate::link::{Link, Peer, Wire};
+use crate::link::{Link, LinkSettings, Peer, Wire};
 use crate::negotiation;
 use crate::server::protocol_families::SpokenFamilies;
 use mgp_callers::negotiation::OFFERED_FEATURES;
@@ -74,15 +75,16 @@ const CAPABILITIES: &str =
 #[must_use]
 pub(in crate::server) fn initialize_params(
     version: &str,
-    (offers_mgp, offers_mcpl): (bool, bool),
+    settings: &LinkSettings,
     consents: ConsentPolicy,
 ) -> String {
+    let capabilities = consents.allowed_capabilities(CAPABILITIES);
     let capabilities = negotiation::declare_capabilities(
-        &consents.allowed_capabilities(CAPABILITIES),
+        &with_extensions(&capabilities, &settings.client_extensions),
         ProtocolFamily::Legacy,
-        offers_mgp,
+        settings.offer_mgp,
     );
-    let capabilities = if offers_mcpl {
+    let capabilities = if settings.offer_mcpl {
         mcpl::negotiation::with_declaration(&capabilities, mcpl::negotiation::HOST_DECLARATION)
     } else {
         capabilities
@@ -126,7 +128,7 @@ async fn probe(
     early_exit: &EarlyExit,
 ) -> Result<SpokenFamilies, HandshakeError> {
     early_exit.set_assumed(Some(SpokenFamilies::Legacy));
-    let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
+    let params = initialize_params(version, link.settings(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
     // Sent when the future is first polled.
     let mut initialize = pin!(link.request_in(ProtocolFamily::Legacy, "initialize", Some(&params)));
@@ -246,7 +248,7 @@ pub(in crate::server) async fn handshake_legacy(
     link: &Arc<Link>,
     version: &str,
 ) -> Result<SpokenFamilies, String> {
-    let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
+    let params = initialize_params(version, link.settings(), link.limits.consents);
     let answer = link
         .request_in(ProtocolFamily::Legacy, "initialize", Some(&params))
         .await
@@ -429,14 +431,24 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
     use bytes::Bytes;
+    use mgp_engine::servers::spec::CallbackAttribution;
 
     /// MCPL-029, MCPL-004: the host declares MCPL under `experimental`, beside MCP's own capabilities; an entry
     /// with `mcpl = false` offers nothing.
     #[test]
     fn mcpl_is_offered_under_experimental() {
-        let params = |offers| -> serde_json::Value {
-            serde_json::from_str(&initialize_params("1", offers, ConsentPolicy::default())).unwrap()
+        let params = |(offer_mgp, offer_mcpl)| -> serde_json::Value {
+            let settings = LinkSettings {
+                offer_mgp,
+                offer_mcpl,
+                attribution: CallbackAttribution::ByTurn,
+                client_extensions: r#"{"com.example/x":{}}"#.into(),
+            };
+            let params = initialize_params("1", &settings, ConsentPolicy::default());
+            serde_json::from_str(&params).unwrap()
         };
+        let told = &params((true, true))["capabilities"]["extensions"];
+        assert!(told["com.example/x"].is_object() && told["dev.cloto/mgp"].is_object());
         let whole = params((true, true));
         let mcpl = &whole["capabilities"]["experimental"]["mcpl"];
         assert_eq!(

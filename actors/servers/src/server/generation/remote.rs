@@ -164,8 +164,13 @@ impl ServerGeneration {
     /// Sends a stateless request. A server that closes the connection at an unknown request does not speak the
     /// stateless family.
     async fn request_stateless(&self, target: HttpTarget<'_>) -> Result<Option<Outcome>, String> {
-        let meta =
-            crate::link::kernel_params(None, &self.connector.version, self.should_offer_mgp());
+        let settings = self.link_settings();
+        let meta = crate::link::kernel_params(
+            None,
+            &self.connector.version,
+            settings.offer_mgp,
+            &settings.client_extensions,
+        );
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
         match target.request_stateless(DISCOVER, frame.into()).await {
             Ok(answer) => Ok(answer.as_ref().map(parse_outcome)),
@@ -236,11 +241,8 @@ impl ServerGeneration {
 
     fn initialize_frame(&self) -> Bytes {
         let consents = self.spec.limits.consents;
-        let params = handshake::initialize_params(
-            &self.connector.version,
-            (self.should_offer_mgp(), self.should_offer_mcpl()),
-            consents,
-        );
+        let params =
+            handshake::initialize_params(&self.connector.version, &self.link_settings(), consents);
         jsonrpc::request("0", "initialize", Some(&params)).into()
     }
 

@@ -74,6 +74,8 @@ pub(super) struct InstanceState {
     server: Weak<ServerHandle>,
     /// The login of the agent, if each has its own.
     login: OnceLock<Arc<ServerLogin>>,
+    /// The extensions of the client that it was started for, as a JSON object.
+    client_extensions: Arc<str>,
 }
 
 impl InstanceTable {
@@ -111,12 +113,17 @@ impl ServerHandle {
     }
 
     /// Creates the handle of an owner's instance, which is started at once.
-    pub(in crate::server) fn instance_for(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
+    pub(in crate::server) fn instance_for(
+        self: &Arc<Self>,
+        owner: &InstanceOwner,
+        client_extensions: Option<Arc<str>>,
+    ) -> Arc<Self> {
         let own = InstanceState {
             owner: owner.clone(),
             key: self.instance_key(owner),
             server: Arc::downgrade(self),
             login: OnceLock::new(),
+            client_extensions: client_extensions.unwrap_or_else(|| "{}".into()),
         };
         let (id, log, lock) = (
             self.id.clone(),
@@ -177,6 +184,13 @@ impl ServerHandle {
         self.instance.as_ref()?.login.get().cloned()
     }
 
+    /// The extensions of the instance's client, as a JSON object; `None` for the server itself.
+    pub(in crate::server) fn client_extensions(&self) -> Option<Arc<str>> {
+        self.instance
+            .as_ref()
+            .map(|own| own.client_extensions.clone())
+    }
+
     /// The agent of the instance; `None` for the server itself.
     #[must_use]
     pub(crate) fn agent(&self) -> Option<&AgentId> {
@@ -235,7 +249,8 @@ impl ServerHandle {
         let one = match there {
             Some(one) => one,
             None => {
-                let opened = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
+                let extensions = caller.extensions.clone();
+                let opened = |reply| ServerMsg::OpenInstance(owner.clone(), extensions, reply);
                 let supervisor = self.supervisor().map_err(|_| self.not_ready_refusal())?;
                 let opened = supervisor.ask(opened).await;
                 opened.map_err(|_| self.not_ready_refusal())??

@@ -25,6 +25,10 @@ pub struct ToolRules {
     pub categories: Vec<String>,
     /// Longest text of a result that is returned at once, in bytes; 0 for no limit.
     pub result_max: usize,
+    /// Whether tools that are only for apps exist in merged views, too.
+    pub merged_app_tools: bool,
+    /// Methods of the server's extensions that exist in merged views, too.
+    pub merged_methods: BTreeSet<String>,
     /// The offered tools, by the server's own names; `None` offers all of them.
     pub offered: Option<BTreeSet<String>>,
     /// Rules for single tools, by the server's own names.
@@ -69,6 +73,8 @@ impl Default for ToolRules {
             check_schema: true,
             categories: Vec::new(),
             result_max: 0,
+            merged_app_tools: false,
+            merged_methods: BTreeSet::new(),
             offered: None,
             tools: BTreeMap::new(),
         }

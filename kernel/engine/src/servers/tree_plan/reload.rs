@@ -53,7 +53,7 @@ pub(super) mod tests {
     use crate::policy::pins::PinRules;
     use crate::servers::spec::{
         CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
-        ServerTransport, StartMode, UrlProtocol,
+        ServerTransport, StartMode, UrlProtocol, default_client_extensions,
     };
 
     pub(in crate::servers::tree_plan) fn spec(id: &str, url: &str) -> ServerSpec {
@@ -76,6 +76,7 @@ pub(super) mod tests {
             instances: ServerInstances::default(),
             mgp: MgpConfig::default(),
             mcpl: true,
+            client_extensions: default_client_extensions(),
             tools: Arc::default(),
             permissions: PermissionRules::default(),
             pin: PinRules::default(),

@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 use super::item::Definition;
 use super::{CatalogView, ListKind, ServerOffer};
 use crate::tool_names::{self, ToolNameForm};
-use crate::tools::uris::{self, WRAPPED_PREFIX};
+use crate::tools::uris;
 
 /// A name in a request.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ impl<'a> NamedItem<'a> {
                 was_offered: None,
             });
         }
-        if self.name.starts_with(WRAPPED_PREFIX) {
+        if uris::is_wrapped(self.name) {
             return None;
         }
         let offered = last.map(|last| last.offers_item(self.kind, self.name));

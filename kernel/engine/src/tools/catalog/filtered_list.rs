@@ -8,7 +8,7 @@ use mgp_protocol::ids::ServerId;
 use super::list::PagedList;
 use super::{Catalog, CatalogView, ListForm, ListKind};
 use crate::tools::catalog::cursor::BadCursor;
-use crate::tools::uris::{self, WRAPPED_PREFIX};
+use crate::tools::uris;
 
 /// A list without hidden entries, which leave no trace in pages or cursors.
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl Catalog {
                 Some((&tool.server, Some(&tool.own_name)))
             }
             ListKind::Prompts => Some((&content.prompts.get(key)?.server, None)),
-            ListKind::Resources if key.starts_with(WRAPPED_PREFIX) => {
+            ListKind::Resources if uris::is_wrapped(key) => {
                 let (server, _) = uris::unwrap(key)?;
-                Some((self.offers.get_key_value(server)?.0, None))
+                Some((self.offers.get_key_value(&*server)?.0, None))
             }
             ListKind::Resources => Some((content.resource(key)?.server, None)),
             ListKind::Templates => Some((&content.template(key)?.server, None)),

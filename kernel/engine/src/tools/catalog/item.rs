@@ -20,6 +20,7 @@ use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementInputs};
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
+use crate::tools::apps::{self, ToolUi};
 use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
@@ -104,6 +105,8 @@ pub struct CatalogTool {
     pub param_headers: Arc<[ParamHeader]>,
     /// The requirements of each call.
     pub requirements: Arc<CallRequirements>,
+    /// What it declares about its UI; `None` for most tools.
+    pub ui: Option<ToolUi>,
     /// Its replica group; `None` for nearly all tools.
     pub replica: Option<Arc<CatalogReplica>>,
     /// The definition as the server sent it, after repairs.
@@ -117,6 +120,15 @@ pub struct CatalogTool {
     legacy_raw: Option<Arc<str>>,
     /// Its definition for legacy clients says whether calls of it may be tasks.
     pub(super) declares_execution: bool,
+}
+
+/// A tool's definition with the URIs of apps as visible in a merged view.
+pub(super) struct MergedDefinition {
+    pub(super) raw: Arc<str>,
+    /// For legacy clients, if they cannot read `raw`.
+    pub(super) legacy: Option<Arc<str>>,
+    /// The range of its name in `raw`.
+    pub(super) name_range: Range<u32>,
 }
 
 /// A prompt with everything that a get needs.
@@ -223,6 +235,36 @@ impl CatalogTool {
         }
     }
 
+    /// True for a tool that is only for apps: hosts do not show it to models (SEP-1865, visibility).
+    #[must_use]
+    pub fn is_app_only(&self) -> bool {
+        self.ui.is_some_and(|ui| ui.is_app_only)
+    }
+
+    /// False for an app's tool in a merged view, where apps of all servers share one connection, unless the operator allows
+    /// it.
+    #[must_use]
+    pub fn is_in_view(&self, view: &CatalogView) -> bool {
+        !self.is_app_only() || !view.is_merged() || self.requirements.rules().merged_app_tools
+    }
+
+    /// The definition for a merged view; `None` if it has no URIs of apps, so that it is that of other views.
+    pub(super) fn merged_definition(&self) -> Option<MergedDefinition> {
+        self.ui?;
+        let wrap = |text: &str| apps::wrap_in_definition(text, &self.server).map(Arc::<str>::from);
+        let text = wrap(self.visible_raw())?;
+        let fields = Fields::parse(&text).and_then(|fields| fields.own_name("name", usize::MAX));
+        let name = fields.expect("the definition was read before").json;
+        let name_range = range_in(&text, name);
+        let legacy = self.legacy_raw.as_ref();
+        let legacy = legacy.map(|legacy| wrap(legacy).unwrap_or_else(|| Arc::clone(legacy)));
+        Some(MergedDefinition {
+            raw: text,
+            legacy,
+            name_range,
+        })
+    }
+
     /// The definition as the server sent it, which is the pinned one.
     #[must_use]
     pub fn original(&self) -> &Arc<str> {
@@ -296,6 +338,7 @@ impl Definition for CatalogTool {
                 &name.text,
                 reader.requirement_inputs,
             )),
+            ui: ToolUi::parse(raw),
             replica: None,
             declares_execution: member(for_legacy, "execution").is_some(),
             legacy_raw,

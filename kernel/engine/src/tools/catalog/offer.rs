@@ -11,7 +11,7 @@ use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
     repair,
 };
-use crate::policy::requirements::RequirementInputs;
+use crate::policy::requirements::{RequirementInputs, ToolRules};
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::freshness::Freshness;
 use crate::tools::schema::SchemaReader;
@@ -156,6 +156,12 @@ impl ServerOffer {
 
     pub(super) fn requirement_inputs(&self) -> &Arc<RequirementInputs> {
         &self.requirement_inputs
+    }
+
+    /// The operator's rules for what it offers.
+    #[must_use]
+    pub fn rules(&self) -> &ToolRules {
+        &self.requirement_inputs.rules
     }
 
     #[must_use]

@@ -13,14 +13,16 @@ use super::list::{ListContext, ListPair, PagedList};
 use super::listed_item::ListedItem;
 use super::offer::ServerOffer;
 use super::tool_replicas::ToolReplicas;
-use super::{ListForm, ListKind, ResourceRoute};
+use super::{CatalogView, ListForm, ListKind, ResourceRoute};
 use crate::tool_names;
-use crate::tools::uris::{self, WRAPPED_PREFIX};
+use crate::tools::uris;
 
 /// The lists of one view, and its lookup tables for calls.
 #[derive(Debug)]
 pub(super) struct ViewContent {
     lists: [ListPair; 4],
+    /// Some of its tools are only for apps.
+    pub(super) has_app_only_tools: bool,
     pub(super) tools: HashMap<Arc<str>, Arc<CatalogTool>>,
     pub(super) prompts: HashMap<Arc<str>, Arc<CatalogPrompt>>,
     /// By own URI; `None` if several servers have it.
@@ -50,6 +52,7 @@ impl ViewContent {
                     own_name_entries(&offer.templates.items),
                 ],
             ),
+            has_app_only_tools: offer.tools.items.iter().any(|tool| tool.is_app_only()),
             tools: index_by_own_name(&offer.tools.items),
             prompts: index_by_own_name(&offer.prompts.items),
             resources: uri_owners(&[offer]),
@@ -71,7 +74,11 @@ impl ViewContent {
         let local = offers.iter().filter(|offer| !offer.server().is_remote());
         let resources = uri_owners(&local.copied().collect::<Vec<_>>());
         let templates = visible_templates(offers);
-        let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
+        let is_in_view = |tool: &&Arc<CatalogTool>| tool.is_in_view(&CatalogView::All);
+        let tools = || {
+            let all = offers.iter().flat_map(|offer| offer.tools.items.iter());
+            all.filter(is_in_view)
+        };
         let prompts = || offers.iter().flat_map(|offer| offer.prompts.items.iter());
         let resource_entries = offers
             .iter()
@@ -101,6 +108,7 @@ impl ViewContent {
                         .collect(),
                 ],
             ),
+            has_app_only_tools: tools().any(|tool| tool.is_app_only()),
             tools: with_own_names(
                 with_former_names(
                     index_by_all_names(tools(), |tool| &tool.canonical_name),
@@ -173,8 +181,19 @@ fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
 
 fn tool_entries(offer: &ServerOffer, replicas: &ToolReplicas) -> impl Iterator<Item = ListedItem> {
     let listed = offer.tools.items.iter();
-    let listed = listed.filter(|tool| replicas.is_listed(tool));
-    listed.map(|tool| tool_entry(offer, tool, &tool.merged_name).with_name_range(&tool.name_range))
+    let listed =
+        listed.filter(|tool| replicas.is_listed(tool) && tool.is_in_view(&CatalogView::All));
+    listed.map(|tool| {
+        let entry = tool_entry(offer, tool, &tool.merged_name);
+        match tool.merged_definition() {
+            None => entry.with_name_range(&tool.name_range),
+            Some(merged) => ListedItem {
+                raw: merged.raw,
+                legacy: merged.legacy,
+                ..entry.with_name_range(&merged.name_range)
+            },
+        }
+    })
 }
 
 fn tool_entry(offer: &ServerOffer, tool: &CatalogTool, key: &Arc<str>) -> ListedItem {
@@ -230,7 +249,8 @@ fn with_former_names(
     mut names: HashMap<Arc<str>, Arc<CatalogTool>>,
     replicas: &ToolReplicas,
 ) -> HashMap<Arc<str>, Arc<CatalogTool>> {
-    for (name, tool) in replicas.former_names() {
+    let former = replicas.former_names();
+    for (name, tool) in former.filter(|(_, tool)| tool.is_in_view(&CatalogView::All)) {
         names
             .entry(Arc::clone(name))
             .or_insert_with(|| Arc::clone(tool));
@@ -300,7 +320,7 @@ fn resource_entry(
 ) -> ListedItem {
     let here = !resource.server.is_remote();
     let alone = here && matches!(owners.get(&resource.uri), Some(Some(_)));
-    let alone = alone && !resource.uri.starts_with(WRAPPED_PREFIX);
+    let alone = alone && !uris::is_wrapped(&resource.uri);
     if alone {
         return ListedItem::new(&resource.uri, &resource.raw);
     }
@@ -319,7 +339,7 @@ fn visible_templates(offers: &[&ServerOffer]) -> Vec<(Arc<str>, Arc<ResourceTemp
     let with_visible_uri = |template: &Arc<ResourceTemplate>| {
         let is_unique =
             owners.get(&*template.uri_template) == Some(&1) && !template.server.is_remote();
-        let is_unique = is_unique && !template.uri_template.starts_with(WRAPPED_PREFIX);
+        let is_unique = is_unique && !uris::is_wrapped(&template.uri_template);
         let text = if is_unique {
             Arc::clone(&template.uri_template)
         } else {

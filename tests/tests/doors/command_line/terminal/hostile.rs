@@ -14,7 +14,7 @@ const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u
 const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 36] = [
+const SHOWN: [&str; 39] = [
     "servers list",
     "servers show h",
     "servers logs h",
@@ -30,6 +30,9 @@ const SHOWN: [&str; 36] = [
     "prompts get h__nosuch",
     "resources list",
     "resources read said:nosuch",
+    "skills list",
+    "skills show skill://h/said/SKILL.md",
+    "skills verify skill://h/said/SKILL.md",
     "status",
     "status --tree",
     "pending",
@@ -140,7 +143,14 @@ async fn text_of_a_server_neither_controls_the_terminal_nor_forges_a_line() {
         json!({"tool": {"name": name, "inputSchema": {"type": "object"}}, "answers": [answer]})
     });
     let answers = json!(answers).to_string();
-    let fixture = ["--name", &name, "--said", HOSTILE, "--mcpl-tools", &answers];
+    let skill = json!({"uri": format!("skill://said/{HOSTILE}"), "resources": "dynamic",
+        "frontmatter": {"name": HOSTILE, "description": HOSTILE, HOSTILE: [HOSTILE]}});
+    let methods = json!({"skills/list": {"skills": [skill]}, "skills/get": {"skill": skill}});
+    let methods = methods.to_string();
+    let skills = r#"{"io.modelcontextprotocol/skills":{}}"#;
+    let fixture = ["--extensions", skills, "--methods", &methods];
+    let said = ["--name", &name, "--said", HOSTILE, "--mcpl-tools", &answers];
+    let fixture = [&fixture[..], &said].concat();
     let fixture = [&fixture[..], &["--tool", &tool, "--tool", &forged]].concat();
     let kernel = Kernel::start(&Program::fixture(&fixture).entry("h")).await;
     kernel.connected(&["h"]).await;
