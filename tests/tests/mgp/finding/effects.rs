@@ -80,7 +80,7 @@ async fn call(agent: &mut Agent, through: &str, tool: &str) -> Option<String> {
     answer.is_error().then(|| answer.frame.clone())
 }
 
-/// EXT-040: the finding tools are loaded by hosts that defer others.
+/// EXT-060: the finding tools are loaded by hosts that defer others.
 #[tokio::test]
 async fn finding_tools_are_always_loaded() {
     let kernel = kernel("").await;
@@ -95,7 +95,7 @@ async fn finding_tools_are_always_loaded() {
     }
 }
 
-/// EXT-041: a tool only reads where the operator confirmed it; then it is called by a tool that a host may always allow.
+/// EXT-061: a tool only reads where the operator confirmed it; then it is called by a tool that a host may always allow.
 #[tokio::test]
 async fn confirmed_effect_opens_the_call_tools() {
     let kernel = kernel("").await;
@@ -157,7 +157,7 @@ async fn confirmed_effect_opens_the_call_tools() {
     assert!(call(&mut agent, READ, "parchment_read").await.is_some());
 }
 
-/// EXT-041: a tool that may not be called reads like one that does not exist, through these tools as well.
+/// EXT-061: a tool that may not be called reads like one that does not exist, through these tools as well.
 #[tokio::test]
 async fn call_tools_do_not_reveal_a_denied_tool() {
     let access = "[access]\ndefault_policy = \"opt-in\"\nreveal = false\n";
@@ -179,7 +179,7 @@ async fn call_tools_do_not_reveal_a_denied_tool() {
     assert_eq!(denied, absent);
 }
 
-/// EXT-041: a confirmation is of a definition: another one needs another.
+/// EXT-061: a confirmation is of a definition: another one needs another.
 #[tokio::test]
 async fn changed_definition_loses_its_confirmation() {
     let kernel = kernel("").await;
@@ -221,7 +221,7 @@ async fn changed_definition_loses_its_confirmation() {
     assert_eq!(call(&mut agent, READ, "parchment_read").await, None);
 }
 
-/// EXT-042: searches answer in short, and tools are described whole on demand.
+/// EXT-062: searches answer in short, and tools are described whole on demand.
 #[tokio::test]
 async fn brief_answers_name_arguments_and_are_described() {
     let kernel = kernel("answers = \"brief\"\n").await;
