@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::cli::args::{ListArgs, OneSkill, Skills};
 use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{new_table, print_line, print_untrusted};
-use crate::cli::text_format::first_line;
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// The displayed part of an entry.
 #[derive(Deserialize)]
@@ -79,7 +79,12 @@ fn entry(context: &CliContext, typed: &OneSkill) -> Result<Value, Failure> {
 
 fn show(context: &CliContext, typed: &OneSkill) -> Result<(), Failure> {
     let entry = entry(context, typed)?;
-    print_untrusted(&format!("{entry:#}"))
+    if context.json {
+        return print_line(entry);
+    }
+    let text = format!("{entry:#}");
+    let lines: Vec<String> = text.lines().map(sanitize_line).collect();
+    print_line(lines.join("\n"))
 }
 
 /// Reads all files; the kernel verifies each.
