@@ -255,7 +255,11 @@ mod tests {
             assert!(security.unreadable.is_empty(), "{text}");
             let risk = match tool {
                 MetaTool::Call | MetaTool::CallRead | MetaTool::CallWrite => RiskLevel::Dangerous,
-                _ => RiskLevel::Safe,
+                MetaTool::Discover
+                | MetaTool::Request
+                | MetaTool::Session
+                | MetaTool::Evict
+                | MetaTool::Describe => RiskLevel::Safe,
             };
             assert_eq!(security.risk_level, Some(risk));
             let plain = tool.definition(false);
