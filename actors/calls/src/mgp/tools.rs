@@ -19,7 +19,7 @@ use mgp_protocol::mgp::discovery::security::with_effective_level;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::mgp::tools::{
     self, BriefMatch, Call, DEFAULT_RESULTS, DESCRIBED_MAX, Describe, DescribedTools, Discover,
-    DiscoverToolsResult, FoundTool, Session, ToolMatch,
+    DiscoverToolsResult, DiscoveredTool, Session, ToolMatch,
 };
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -122,15 +122,15 @@ async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome
     let wanted = to_query(&caller.view, asked);
     let strategy = wanted.strategy;
     let found = cx.search.search(&caller.identity(), wanted).await?;
-    let found_tool = |hit: &Hit| {
+    let discovered = |hit: &Hit| {
         let whole = to_found(cx, &caller.view, hit);
         if cx.exposure.brief_answers {
-            FoundTool::Brief(to_brief(whole))
+            DiscoveredTool::Brief(to_brief(whole))
         } else {
-            FoundTool::Whole(whole)
+            DiscoveredTool::Whole(whole)
         }
     };
-    let tools: Vec<FoundTool> = found.hits.iter().map(found_tool).collect();
+    let tools: Vec<DiscoveredTool> = found.hits.iter().map(discovered).collect();
     let costs: Vec<u64> = tools.iter().map(found_cost).collect();
     let fitting = tool_cache::count_fitting_results(&cx.exposure.budget, &costs);
     let left_out = tools.len() - fitting;
@@ -330,14 +330,14 @@ fn to_brief(found: ToolMatch) -> BriefMatch {
 }
 
 /// What a hit costs of a model's context, as estimated by [`tokenizer`].
-fn found_cost(found: &FoundTool) -> u64 {
+fn found_cost(found: &DiscoveredTool) -> u64 {
     let texts =
         |texts: &[&str]| -> u64 { texts.iter().map(|it| token_cost::estimate_text(it)).sum() };
     match found {
-        FoundTool::Whole(found) => {
+        DiscoveredTool::Whole(found) => {
             texts(&[&found.description, &found.name])
                 + token_cost::estimate_definition(found.input_schema.get())
         }
-        FoundTool::Brief(found) => texts(&[&found.name, &found.does, &found.arguments]),
+        DiscoveredTool::Brief(found) => texts(&[&found.name, &found.does, &found.arguments]),
     }
 }

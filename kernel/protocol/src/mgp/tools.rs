@@ -120,7 +120,7 @@ pub struct Filter {
 #[derive(Debug, Serialize)]
 pub struct DiscoverToolsResult {
     /// The best match first.
-    pub tools: Vec<FoundTool>,
+    pub tools: Vec<DiscoveredTool>,
     /// The number of searched tools: those visible to the caller that pass the filter.
     pub total_available: usize,
     /// The strategy used.
@@ -141,7 +141,7 @@ pub struct DiscoverToolsResult {
 /// A found tool.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum FoundTool {
+pub enum DiscoveredTool {
     /// With all data for calling it.
     Whole(ToolMatch),
     /// In short.
@@ -441,7 +441,7 @@ mod tests {
             security: Some(raw(r#"{"risk_level":"moderate"}"#)),
         };
         let mut answer = DiscoverToolsResult {
-            tools: vec![FoundTool::Whole(found)],
+            tools: vec![DiscoveredTool::Whole(found)],
             total_available: 47,
             search_strategy: Strategy::Semantic,
             fallback_strategy: None,

@@ -14,13 +14,14 @@ const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u
 const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 39] = [
+const SHOWN: [&str; 40] = [
     "servers list",
     "servers show h",
     "servers logs h",
     "servers outdated",
     "tools list",
     "tools list --server h",
+    "tools confirm h",
     "tools call h:said",
     "tools call h:nosuch",
     "tools call h:refuses",
@@ -125,9 +126,11 @@ async fn text_of_a_server_neither_controls_the_terminal_nor_forges_a_line() {
     let tool = json!({
         "name": "said", "title": HOSTILE, "description": HOSTILE,
         "inputSchema": {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
+        "annotations": {"readOnlyHint": true},
     });
     let (tool, name) = (tool.to_string(), format!("n{HOSTILE}"));
-    let forged = json!({"name": name, "description": HOSTILE, "inputSchema": {"type": "object"}});
+    let forged = json!({"name": name, "description": HOSTILE, "inputSchema": {"type": "object"},
+        "annotations": {"destructiveHint": false}});
     let forged = forged.to_string();
     let answers = [
         (
