@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn commands_options_and_their_values_are_offered() {
         assert_eq!(words_at("", "statu"), ["status"]);
-        assert_eq!(words_at("tools", ""), ["list", "call", "find"]);
+        assert_eq!(words_at("tools", ""), ["list", "call", "find", "confirm"]);
         assert!(words_at("", "").iter().all(|word| !word.starts_with("__")));
         assert_eq!(words_at("servers update", "--dry"), ["--dry-run"]);
         assert_eq!(words_at("tools find x --strategy", "k"), ["keyword"]);
