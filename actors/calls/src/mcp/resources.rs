@@ -45,7 +45,7 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         unknown: Refusal::UnknownResource(uri.clone()),
     };
     let result = replica_reads::read(cx, request, &reading).await?;
-    let result = skills::verify(cx, &request.caller, &server, result)?;
+    let result = skills::verify(cx, &request.caller, (&server, &own), result)?;
     if own == uri {
         return Ok(result);
     }

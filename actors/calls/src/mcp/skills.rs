@@ -44,23 +44,24 @@ impl SkillTable {
     }
 }
 
-/// Verifies what was read of a server against the digests of its skills. A file that differs is refused and recorded; the
+/// Verifies what was read of a server, by its own URI, against the digests of its skills. A file that differs is refused and recorded; the
 /// next `skills/get` or `skills/list` brings the digests of its new content.
 ///
 /// # Errors
 /// [`Refusal::Forbidden`] for content that differs.
-pub(crate) fn verify(cx: &Context, caller: &Caller, server: &ServerId, result: Bytes) -> Outcome {
+pub(crate) fn verify(
+    cx: &Context,
+    caller: &Caller,
+    (server, uri): (&ServerId, &str),
+    result: Bytes,
+) -> Outcome {
     let mismatch = {
-        let mut digests = cx.skills.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let digests = cx.skills.0.lock().unwrap_or_else(PoisonError::into_inner);
         if digests.is_empty() {
             return Ok(result);
         }
         let text = std::str::from_utf8(&result).unwrap_or_default();
-        let verified = digests.verify(server, text);
-        if let Err((uri, _)) = &verified {
-            digests.forget(server, uri);
-        }
-        verified
+        digests.verify(server, uri, text)
     };
     let Err((uri, mismatch)) = mismatch else {
         return Ok(result);

@@ -24,7 +24,32 @@ struct FileRecord {
 
 /// The digests of skill files, by server and own URI, from the newest entries that were relayed.
 #[derive(Debug, Default)]
-pub struct SkillDigests(HashMap<ServerId, HashMap<Box<str>, FileRecord>>);
+pub struct SkillDigests(HashMap<ServerId, ServerSkills>);
+
+#[derive(Debug, Default)]
+struct ServerSkills {
+    files: HashMap<Box<str>, FileRecord>,
+    /// The files of each skill, by the URI of its entry.
+    by_skill: HashMap<Box<str>, Vec<Box<str>>>,
+}
+
+impl ServerSkills {
+    /// Replaces what an earlier entry of this skill said.
+    fn replace(&mut self, skill: &str, files: Vec<(Box<str>, FileRecord)>) {
+        for file in self.by_skill.remove(skill).unwrap_or_default() {
+            self.files.remove(&file);
+        }
+        if self.files.len() + files.len() > FILES_MAX {
+            *self = Self::default();
+        }
+        if files.is_empty() {
+            return;
+        }
+        let names = files.iter().map(|(file, _)| file.clone()).collect();
+        self.by_skill.insert(skill.into(), names);
+        self.files.extend(files.into_iter().take(FILES_MAX));
+    }
+}
 
 /// A file differs from its skill's entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,36 +86,50 @@ impl SkillDigests {
         self.0.is_empty()
     }
 
-    /// Stores the digests of an entry, as its server sent it. A dynamic skill has none.
+    /// Stores the digests of an entry, as its server sent it, in place of those of its skill's earlier entry. A dynamic
+    /// skill has none.
     pub fn record(&mut self, server: &ServerId, entry: &str) {
+        let Some(skill) = member(entry, "uri").and_then(unquote) else {
+            return;
+        };
         let files = member(entry, "resources").and_then(elements);
         let files = files.unwrap_or_default().into_iter();
         let files = files.filter_map(|file| serde_json::from_str::<SkillFile>(file.get()).ok());
-        for file in files {
-            let known = self.0.entry(server.clone()).or_default();
-            if known.len() >= FILES_MAX {
-                known.clear();
-            }
+        let files = files.map(|file| {
             let record = FileRecord {
                 digest: file.digest.into(),
                 size: file.size,
             };
-            known.insert(file.uri.into(), record);
+            (file.uri.into(), record)
+        });
+        let files: Vec<_> = files.collect();
+        if !files.is_empty() || self.0.contains_key(server) {
+            self.0
+                .entry(server.clone())
+                .or_default()
+                .replace(&skill, files);
         }
     }
 
-    /// Verifies the contents in a `resources/read` result; files without a stored digest pass.
+    /// Verifies the contents in a `resources/read` result for `requested`, the server's own URI; files without a stored
+    /// digest pass. What a server calls the contents does not take them out of it.
     ///
     /// # Errors
     /// The first difference, with the own URI of its file.
-    pub fn verify(&self, server: &ServerId, result: &str) -> Result<(), (String, SkillMismatch)> {
-        let Some(known) = self.0.get(server) else {
+    pub fn verify(
+        &self,
+        server: &ServerId,
+        requested: &str,
+        result: &str,
+    ) -> Result<(), (String, SkillMismatch)> {
+        let Some(ServerSkills { files: known, .. }) = self.0.get(server) else {
             return Ok(());
         };
         let contents = member(result, "contents").and_then(elements);
         for content in contents.unwrap_or_default() {
             let text = |name| member(content.get(), name).and_then(unquote);
-            let Some(uri) = text("uri") else { continue };
+            let uri = text("uri").filter(|uri| known.contains_key(&**uri));
+            let uri = uri.unwrap_or(requested.into());
             let Some(expected) = known.get(&*uri) else {
                 continue;
             };
@@ -104,13 +143,6 @@ impl SkillDigests {
                 .map_err(|mismatch| (uri.into_owned(), mismatch))?;
         }
         Ok(())
-    }
-
-    /// Drops the digests of a file, so that the next entry counts.
-    pub fn forget(&mut self, server: &ServerId, uri: &str) {
-        if let Some(known) = self.0.get_mut(server) {
-            known.remove(uri);
-        }
     }
 }
 
@@ -162,6 +194,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const FILE: &str = "skill://a/SKILL.md";
+
     fn entry(text: &str) -> String {
         let file = json!({"uri": "skill://a/SKILL.md", "digest": render_digest(text.as_bytes()), "size": text.len()});
         json!({"uri": "skill://a/SKILL.md", "frontmatter": {"name": "a"}, "resources": [file]})
@@ -176,25 +210,38 @@ mod tests {
     #[test]
     fn changed_files_are_rejected() {
         let (server, mut digests) = (ServerId::new("s"), SkillDigests::default());
-        assert_eq!(digests.verify(&server, &read("x")), Ok(()));
+        assert_eq!(digests.verify(&server, FILE, &read("x")), Ok(()));
         digests.record(&server, &entry("h\u{e9}llo"));
-        assert_eq!(digests.verify(&server, &read("h\u{e9}llo")), Ok(()));
+        assert_eq!(digests.verify(&server, FILE, &read("h\u{e9}llo")), Ok(()));
         let blob = json!({"contents": [{"uri": "skill://a/SKILL.md", "blob": BASE64_STANDARD.encode("h\u{e9}llo")}]});
-        assert_eq!(digests.verify(&server, &blob.to_string()), Ok(()));
+        assert_eq!(digests.verify(&server, FILE, &blob.to_string()), Ok(()));
         for (text, is_size) in [("h\u{e9}lla", false), ("hello", true), ("", true)] {
-            let (uri, mismatch) = digests.verify(&server, &read(text)).unwrap_err();
+            let (uri, mismatch) = digests.verify(&server, FILE, &read(text)).unwrap_err();
             assert_eq!(uri, "skill://a/SKILL.md");
             assert_eq!(matches!(mismatch, SkillMismatch::Size { .. }), is_size);
         }
-        assert_eq!(digests.verify(&ServerId::new("t"), &read("other")), Ok(()));
+        assert_eq!(
+            digests.verify(&ServerId::new("t"), FILE, &read("other")),
+            Ok(())
+        );
         digests.record(
             &server,
             r#"{"uri":"skill://d/SKILL.md","resources":"dynamic"}"#,
         );
         digests.record(&server, &entry("new"));
-        assert_eq!(digests.verify(&server, &read("new")), Ok(()));
-        digests.forget(&server, "skill://a/SKILL.md");
-        assert_eq!(digests.verify(&server, &read("any")), Ok(()));
+        assert_eq!(digests.verify(&server, FILE, &read("new")), Ok(()));
+        // It stays refused, and under another name as well.
+        let renamed = json!({"contents": [{"uri": "skill://b", "text": "any"}, {"text": "new"}]});
+        for _ in 0..2 {
+            assert!(digests.verify(&server, FILE, &read("any")).is_err());
+            assert!(digests.verify(&server, FILE, &renamed.to_string()).is_err());
+        }
+        // The newest entry of the skill counts, also where it has no digests any more.
+        digests.record(
+            &server,
+            r#"{"uri":"skill://a/SKILL.md","resources":"dynamic"}"#,
+        );
+        assert_eq!(digests.verify(&server, FILE, &read("any")), Ok(()));
     }
 
     #[test]
@@ -204,9 +251,10 @@ mod tests {
             |n: usize| json!({"uri": format!("skill://a/{n}"), "digest": "sha256:0", "size": 1});
         for chunk in 0..40 {
             let files: Vec<_> = (0..512).map(|n| file(chunk * 512 + n)).collect();
-            digests.record(&server, &json!({"resources": files}).to_string());
+            let entry = json!({"uri": format!("skill://{chunk}"), "resources": files});
+            digests.record(&server, &entry.to_string());
         }
-        assert!(digests.0[&server].len() <= FILES_MAX);
+        assert!(digests.0[&server].files.len() <= FILES_MAX);
     }
 
     /// EXT-041: entries name the files as the merged view shows them; the rest stays to the byte.
