@@ -62,7 +62,10 @@ async fn initialize_declares_the_capabilities_that_the_entry_allows() {
     ] {
         let frames = frames_to(keys).await;
         let hello = &frames[position(&frames, "initialize")];
-        let member = format!(r#""capabilities":{declared},"clientInfo""#);
+        // Every server is told that there are hosts of apps.
+        let apps = r#""io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}"#;
+        let more = &declared[1..];
+        let member = format!(r#""capabilities":{{"extensions":{{{apps}}},{more},"clientInfo""#);
         assert!(hello.contains(&member), "{keys}: {hello}");
     }
 }
