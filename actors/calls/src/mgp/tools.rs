@@ -168,6 +168,7 @@ fn describe_tools(
         let tool = cx.tool(&caller.view, &name).filter(|tool| {
             table.is_allowed(&who, &tool.server, Some(&tool.own_name), now)
                 && !cx.policies.pins.is_blocked(&tool.server, &tool.own_name)
+                && !tool.is_app_only()
         });
         let definition = tool.and_then(|tool| {
             let definition = set_members(tool.visible_raw(), &[("name", &quote(&name))]);

@@ -251,3 +251,20 @@ async fn brief_answers_name_arguments_and_are_described() {
             .is_error()
     );
 }
+
+/// EXT-062, EXT-023: a tool that is only for apps is described to nobody.
+#[tokio::test]
+async fn app_only_tool_is_not_described() {
+    let mut hidden = tool("parchment_seal", json!({}));
+    hidden["_meta"] = json!({"ui": {"visibility": ["app"]}});
+    let all = [tools(), vec![hidden]].concat();
+    let kernel = Kernel::start(&config(&all, "answers = \"brief\"\n")).await;
+    found_there(&kernel).await;
+    let mut agent = kernel.http_agent(Some("archive"));
+    agent.initialize(NEWEST, "{}").await.result();
+    let names = ["parchment_read", "parchment_seal"];
+    let described = agent.call(DESCRIBE, json!({"names": names})).await.result();
+    let described = &described["structuredContent"];
+    assert_eq!(described["tools"][0]["name"], names[0], "{described:#}");
+    assert_eq!(described["unknown"], json!([names[1]]));
+}
