@@ -491,7 +491,7 @@ impl CallRecord {
             timestamp: render_rfc3339_ms(self.at_ms),
             trace_id: self.trace.clone(),
             event_type,
-            actor: self.actor(),
+            actor: caller_actor(&self.caller),
             target: Target {
                 server_id: tool
                     .map(|tool| &tool.server)
@@ -502,14 +502,6 @@ impl CallRecord {
             },
             result: self.ending,
             details: self.details(),
-        }
-    }
-
-    fn actor(&self) -> Actor {
-        if self.caller.operator {
-            operator_actor()
-        } else {
-            agent_actor(&self.caller.agent.to_string())
         }
     }
 
@@ -600,7 +592,7 @@ impl AuditEntry for CallRecord {
         Some(SuccessfulCall {
             at_ms: self.at_ms,
             trace: &self.trace,
-            actor: self.actor(),
+            actor: caller_actor(&self.caller),
             server: tool.server.as_str(),
             tool: &tool.own_name,
             shown_as: (tool.exposed_name != tool.own_name).then_some(&*tool.exposed_name),
@@ -610,6 +602,15 @@ impl AuditEntry for CallRecord {
             parts_us,
             arguments: self.stored_arguments.as_ref(),
         })
+    }
+}
+
+/// The caller, as the actor of an event.
+pub(crate) fn caller_actor(caller: &Caller) -> Actor {
+    if caller.operator {
+        operator_actor()
+    } else {
+        agent_actor(&caller.agent.to_string())
     }
 }
 

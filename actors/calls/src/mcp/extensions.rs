@@ -24,7 +24,6 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
-use mgp_store::audit::{agent_actor, operator_actor};
 
 /// The capabilities of a view of one server, with the extensions it declared.
 pub(crate) fn add_server_extensions(capabilities: &str, peer: &Peer, version: Version) -> String {
@@ -142,11 +141,7 @@ pub fn relay_notification(cx: &Context, caller: &Caller, method: &str, params: O
         timestamp: render_rfc3339_ms(unix_ms()),
         trace_id: mgp_runtime::trace::Trace::from_params(None, None).id,
         event_type: EventType::ToolExecuted,
-        actor: if caller.operator {
-            operator_actor()
-        } else {
-            agent_actor(&caller.agent.to_string())
-        },
+        actor: audit::caller_actor(caller),
         target: Target {
             server_id: Some(server.to_string()),
             tool_name: Some(method.to_owned()),

@@ -24,7 +24,6 @@ use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
-use mgp_store::audit::{agent_actor, operator_actor};
 
 /// Most pages of one server's list.
 const PAGES_MAX: usize = 32;
@@ -73,11 +72,7 @@ pub(crate) fn verify(
         timestamp: render_rfc3339_ms(unix_ms()),
         trace_id: mgp_runtime::trace::Trace::from_params(None, None).id,
         event_type: EventType::SKILL_REJECTED,
-        actor: if caller.operator {
-            operator_actor()
-        } else {
-            agent_actor(&caller.agent.to_string())
-        },
+        actor: audit::caller_actor(caller),
         target: Target {
             server_id: Some(server.to_string()),
             tool_name: None,
