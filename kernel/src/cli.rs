@@ -89,6 +89,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Invocation::Internal(Internal::DemoServer(server)) => {
             crate::demo::run(&server.root).map_err(Failure::from)
         }
+        Invocation::Internal(Internal::SkillFolder { folder }) => {
+            crate::skill_folder::run(&folder).map_err(Failure::from)
+        }
         Invocation::Internal(Internal::Complete(typed)) => {
             completions::print_completions(&typed, cli.options)
         }

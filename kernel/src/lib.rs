@@ -12,6 +12,7 @@ mod key_rotation;
 mod operator;
 mod paths;
 mod routes;
+mod skill_folder;
 mod supervision_tree;
 mod trust;
 

@@ -161,8 +161,8 @@ pub struct Context {
     pub affinity: CallAffinity,
     /// What was cut off results, for their callers to read on in.
     pub truncated_results: TruncatedResults,
-    /// The digests of skill files.
-    pub skills: SkillTable,
+    /// The skills of servers, and their pins.
+    pub skills: Arc<SkillTable>,
 }
 
 impl Context {

@@ -11,6 +11,7 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
+use crate::mcp::skills::SkillTable;
 use mgp_callers::{Directory, RegisteredAgents};
 use mgp_policy::AccessHandle;
 use mgp_servers::ServerTable;
@@ -28,6 +29,8 @@ pub struct NameSources {
     pub access: AccessHandle,
     /// Agents that the configuration names.
     pub configured: BTreeSet<AgentId>,
+    /// The skills of servers, which grants name as they do tools.
+    pub skills: Arc<SkillTable>,
     /// The nodes of the cluster.
     pub nodes: NodeNaming,
 }
@@ -104,8 +107,8 @@ impl NameSources {
         let listed = servers.iter().map(|(id, handle)| {
             let offer = handle.last_offer();
             let tools = offer.map(|offer| {
-                let tools = offer.tools().iter();
-                tools.map(|tool| tool.own_name.clone()).collect()
+                let tools = offer.tools().iter().map(|tool| tool.own_name.clone());
+                tools.chain(self.skills.uris(id)).collect()
             });
             (id.clone(), tools)
         });

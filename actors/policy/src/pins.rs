@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::policy::pins::{
-    DefinitionPart, Effect, Pin, PinApprovalError, PinMode, PinRules, render_diff,
+    Definition, DefinitionKind, DefinitionPart, Effect, Pin, PinApprovalError, PinMode, PinRules,
 };
 use mgp_engine::tool_names;
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::tool_feature_set;
 use mgp_protocol::mgp::approvals::Subject;
@@ -77,7 +77,7 @@ struct ServerPins {
     /// How changes are handled; set once the tools were listed.
     rules: Option<PinRules>,
     /// The current definitions of the changed tools.
-    changed: BTreeMap<String, Arc<CatalogTool>>,
+    changed: BTreeMap<String, Definition>,
     /// The pending entry.
     open_entry: Option<OpenPinEntry>,
 }
@@ -91,7 +91,7 @@ struct OpenPinEntry {
 
 /// A changed tool, with its current definition.
 struct ToolChange {
-    tool: Arc<CatalogTool>,
+    tool: Definition,
     pin: Pin,
     changed: Vec<DefinitionPart>,
     is_new: bool,
@@ -130,9 +130,11 @@ impl PinsHandle {
     pub fn compare(
         &self,
         server: &ServerId,
-        tools: &[Arc<CatalogTool>],
+        tools: impl IntoIterator<Item = impl Into<Definition>>,
         rules: &PinRules,
     ) -> Result<(), String> {
+        let tools: Vec<Definition> = tools.into_iter().map(Into::into).collect();
+        let tools = &*tools;
         let server_pins = self.0.server_pins(server);
         let mut server_pins = lock(&server_pins);
         let mode = rules.mode;
@@ -196,6 +198,14 @@ impl PinsHandle {
         let server_pins = self.0.server_pins(server);
         let _one_writer = lock(&server_pins);
         lists.save(&self.0.folder, server)
+    }
+
+    /// The rules with which the server's list was compared last. Blocks: not for a thread that carries calls.
+    #[must_use]
+    pub fn rules(&self, server: &ServerId) -> PinRules {
+        let server_pins = self.0.server_pins(server);
+        let rules = lock(&server_pins).rules.clone();
+        rules.unwrap_or_default()
     }
 
     /// Deletes the pins of a removed server, so that they do not apply to another server with its name. Blocks: not for
@@ -392,8 +402,11 @@ impl SharedPins {
     fn report_change(&self, server: &ServerId, change: &ToolChange) {
         let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
-        tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a tool definition changed");
-        let details = json!({"changed": parts, "blocked": change.is_blocked});
+        tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a definition changed");
+        let mut details = json!({"changed": parts, "blocked": change.is_blocked});
+        if change.tool.kind != DefinitionKind::Tool {
+            details["kind"] = "skill".into();
+        }
         let result = if change.is_blocked {
             Outcome::Blocked
         } else {
@@ -465,22 +478,14 @@ impl SharedPins {
         let differences = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
-            render_diff(tool, old, change.tool.original(), &change.changed)
+            change.tool.render_diff(old, &change.changed)
         });
         let details = std::iter::once(meanwhile.to_owned()).chain(differences);
         let entry = PendingEntry {
             subject: Subject::Pins,
             requester: Requester::Server(server.clone()),
             server: Some(server.clone()),
-            text: format!(
-                "server {server} has changed {} since {} approved",
-                changed.keys().cloned().collect::<Vec<_>>().join(", "),
-                if changed.len() == 1 {
-                    "it was"
-                } else {
-                    "they were"
-                },
-            ),
+            text: describe_changes(server, &open),
             details: details.collect(),
             parts: changed.keys().cloned().collect(),
             options: None,
@@ -519,13 +524,27 @@ impl SharedPins {
     }
 }
 
+/// What waits for the operator, in one sentence.
+fn describe_changes(server: &ServerId, open: &[&ToolChange]) -> String {
+    let names: Vec<&str> = open.iter().map(|change| &*change.tool.own_name).collect();
+    let names = names.join(", ");
+    let is_new = |change: &&ToolChange| change.tool.kind == DefinitionKind::NestedSkill;
+    match open {
+        _ if open.iter().any(is_new) => {
+            format!("server {server} has changed or nested skills that were not approved: {names}")
+        }
+        [_] => format!("server {server} has changed {names} since it was approved"),
+        _ => format!("server {server} has changed {names} since they were approved"),
+    }
+}
+
 /// Waits for the answers about changed tools.
 #[derive(Clone)]
 struct PinEntryTask {
     shared: Weak<SharedPins>,
     server: ServerId,
     changed: BTreeMap<String, Pin>,
-    texts: BTreeMap<String, Arc<CatalogTool>>,
+    texts: BTreeMap<String, Definition>,
 }
 
 impl PinEntryTask {
@@ -569,7 +588,7 @@ impl PinEntryTask {
             let pin = self.changed.get(part)?;
             Some((self.texts.get(part)?.clone(), *pin))
         });
-        let pins: Vec<(Arc<CatalogTool>, Pin)> = pins.collect();
+        let pins: Vec<(Definition, Pin)> = pins.collect();
         let (shared, server) = (shared.clone(), self.server.clone());
         let (verdict, Decider { name: by, trace }) = (answer.verdict, answer.decider.clone());
         let deciding = task::run_blocking("pins.decide", move || {

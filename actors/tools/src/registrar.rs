@@ -89,6 +89,8 @@ pub struct Registrar {
     pub approvals: ApprovalsHandle,
     /// The pins of their tools.
     pub pins: PinsHandle,
+    /// The pins of their skills.
+    pub skill_pins: PinsHandle,
     /// The audit log.
     pub audit: AuditHandle,
     /// Registrations that wait for the operator; dropping an entry ends its wait.

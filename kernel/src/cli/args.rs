@@ -40,7 +40,7 @@ pub(crate) use servers::{
     Add, Connect, Export, Import, Login, Logins, Logout, Logs, NamedSecret, RegistryAddress,
     RestartServer, Search, Secrets, Servers, SetSecret, Update,
 };
-pub(crate) use skills::{OneSkill, Skills};
+pub(crate) use skills::{OneSkill, ServeSkills, Skills};
 pub(crate) use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
 pub(crate) use tools::sets::Sets;
 pub(crate) use tools::state::{State, StateLog, StateRollback};
@@ -218,7 +218,7 @@ pub enum Command {
     /// List and render prompts.
     #[command(subcommand)]
     Prompts(Prompts),
-    /// List, show and verify skills.
+    /// List, show, verify and serve skills.
     #[command(subcommand)]
     Skills(Skills),
     /// Show the outcome of a call.
@@ -295,6 +295,12 @@ pub enum Internal {
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),
+    /// A server of `mgp skills serve`.
+    #[command(name = "__skills", hide = true)]
+    SkillFolder {
+        /// The folder with the skills.
+        folder: PathBuf,
+    },
 }
 
 /// `mgp status`.

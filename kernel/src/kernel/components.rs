@@ -27,7 +27,7 @@ use mgp_calls::TruncatedResults;
 use mgp_calls::name_sources::NameSources;
 use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists, Policies,
-    Rates, SkillTable, ToolCounts, Validation,
+    Rates, ToolCounts, Validation,
 };
 use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
@@ -288,6 +288,7 @@ impl Components {
             directory: self.shared.directory.clone(),
             access: self.shared.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
+            skills: self.approval.skills.clone(),
             nodes: self.cluster.node_naming(),
         }
     }
@@ -347,7 +348,7 @@ impl Components {
             hooks: self.mcpl.hooks.clone(),
             affinity: CallAffinity::default(),
             truncated_results: TruncatedResults::default(),
-            skills: SkillTable::default(),
+            skills: self.approval.skills.clone(),
             policies: Policies {
                 access: self.shared.access.clone(),
                 permissions: self.approval.permissions.clone(),

@@ -28,6 +28,8 @@ pub enum Need {
     Provider,
     /// Node with the packages of `peers/apps/package-lock.json`, for MCP Apps.
     Apps,
+    /// Node with the packages of `peers/skills/package-lock.json`, for a server and a client of skills.
+    Skills,
     /// Python with the packages of `peers/authlib/requirements.txt`, for logins at another provider.
     Authlib,
     /// Python with the packages of `peers/collector/requirements.txt`, for what collectors of OpenTelemetry are told.
@@ -76,6 +78,10 @@ const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
 /// The folder of the servers of MCP Apps, and what they need.
 const APPS: &str = "apps";
 const APPS_LOCKS: [&str; 1] = ["apps/package-lock.json"];
+
+/// The folder of the server and the client of skills, and what they need.
+const SKILLS: &str = "skills";
+const SKILLS_LOCKS: [&str; 1] = ["skills/package-lock.json"];
 
 /// The folder of the other authorization server, and what it needs.
 const AUTHLIB: &str = "authlib";
@@ -148,6 +154,7 @@ impl Peers {
             (Need::Hostile, Self::install_hostile),
             (Need::Provider, Self::install_provider),
             (Need::Apps, Self::install_apps),
+            (Need::Skills, Self::install_skills),
             (Need::Authlib, Self::install_authlib),
             (Need::Collector, Self::install_collector),
             (Need::Browser, Self::install_browser),
@@ -321,6 +328,7 @@ impl Peers {
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Apps => self.apps_folder().join(READY).is_file(),
+            Need::Skills => self.skills_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
             Need::Collector => self.collector_folder().join(READY).is_file(),
             Need::Browser => self.browser_folder().join(READY).is_file() && absent(need).is_none(),
@@ -488,6 +496,26 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// `server.mjs` or `client.mjs` of `peers/skills/`, made with the SDK of the extension.
+    #[must_use]
+    pub fn skills_script(&self, name: &str, args: &[&str]) -> Program {
+        let program = self.node_program(&source().join(SKILLS).join(name), args);
+        program.env("MGP_PEERS", self.skills_folder().display().to_string())
+    }
+
+    fn skills_folder(&self) -> PathBuf {
+        let node = format!("{:?}", version("node"));
+        self.folder
+            .join(format!("{SKILLS}-{}", key_of(&SKILLS_LOCKS, &node)))
+    }
+
+    fn install_skills(&self) -> Result<(), String> {
+        absent(Need::Skills).map_or(Ok(()), Err)?;
+        let to = self.skills_folder();
+        npm_ci(&source().join(SKILLS), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn install_provider(&self) -> Result<(), String> {
         absent(Need::Provider).map_or(Ok(()), Err)?;
         let to = self.provider_folder();
@@ -553,7 +581,7 @@ fn key_of(files: &[&str], found: &str) -> String {
 /// Why `need` cannot be met on this machine at all.
 fn absent(need: Need) -> Option<String> {
     match need {
-        Need::Node | Need::Provider | Need::Apps => {
+        Need::Node | Need::Provider | Need::Apps | Need::Skills => {
             let enough = version("node").is_some_and(|(major, _)| major >= NODE);
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))

@@ -129,6 +129,7 @@ impl Sdk {
             | Need::Hostile
             | Need::Provider
             | Need::Apps
+            | Need::Skills
             | Need::Authlib
             | Need::Collector
             | Need::Browser

@@ -1,5 +1,7 @@
 //! Skills (SEP-2640): aggregated under the names of their servers, and verified on read.
 
+mod policy;
+
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};

@@ -13,5 +13,6 @@ mod git;
 mod line_ends;
 mod logins;
 mod proxies;
+mod skills;
 mod time;
 mod updating;

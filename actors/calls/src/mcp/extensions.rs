@@ -22,7 +22,8 @@ use crate::checks::access;
 use crate::mcp::skills;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::link::Peer;
+use mgp_runtime::trace::Trace;
+use mgp_servers::link::{FinalCheck, Peer};
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
 /// The capabilities of a view of one server, with the extensions it declared.
@@ -105,23 +106,65 @@ pub async fn relay(cx: &Context, request: &Request) -> Outcome {
         facts.set_request(&request.method, request, params);
         facts.set_server(&server);
         cx.policies.rates.count_call(&request.caller.agent)?;
-        let final_check = access::admit(cx, &request.caller, &server, None, unknown())?;
-        let params = params.unwrap_or("{}");
+        let relayed = Relayed {
+            server: &server,
+            tool: None,
+            method: &request.method,
+            params: params.unwrap_or("{}"),
+            edit: ("", ""),
+            unknown: unknown(),
+        };
+        relayed.send(cx, request).await
+    })
+    .await
+}
+
+/// A request of an extension, as it goes to its server.
+pub(crate) struct Relayed<'a> {
+    pub(crate) server: &'a ServerId,
+    /// What the caller must have access to, named as a tool is; without it, the server as a whole.
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a str,
+    /// A part of the params, and what stands there for the server.
+    pub(crate) edit: (&'a str, &'a str),
+    /// The answer to a caller without access.
+    pub(crate) unknown: Refusal,
+}
+
+impl Relayed<'_> {
+    /// Sends it if the caller has access.
+    pub(crate) async fn send(self, cx: &Context, request: &Request) -> Outcome {
+        let (caller, unknown) = (&request.caller, self.unknown.clone());
+        let final_check = access::admit(cx, caller, self.server, self.tool, unknown)?;
+        self.dispatch(cx, request, Some(&final_check)).await
+    }
+
+    /// Sends a request that is the kernel's own: the caller gets only what it has access to.
+    pub(crate) async fn send_as_kernel(self, cx: &Context, request: &Request) -> Outcome {
+        self.dispatch(cx, request, None).await
+    }
+
+    async fn dispatch(
+        self,
+        cx: &Context,
+        request: &Request,
+        final_check: Option<&dyn FinalCheck>,
+    ) -> Outcome {
         let outgoing = Outgoing {
             tool: None,
-            final_check: Some(&final_check),
-            method: &request.method,
-            params,
-            may_hold_mgp: may_hold_mgp(params),
+            final_check,
+            method: self.method,
+            params: self.params,
+            may_hold_mgp: may_hold_mgp(self.params),
             mcpl: None,
-            edit: ("", ""),
-            token: progress_token(params)?,
+            edit: self.edit,
+            token: progress_token(self.params)?,
             stream_options: None,
             header_params: HeaderParams::default(),
         };
-        cx.upstream(&server).send(request, outgoing).await
-    })
-    .await
+        cx.upstream(self.server).send(request, outgoing).await
+    }
 }
 
 /// Relays a notification of a client to the server of its endpoint, if that declares an extension that the kernel does not
@@ -139,7 +182,7 @@ pub fn relay_notification(cx: &Context, caller: &Caller, method: &str, params: O
     }
     cx.audit.record(Event {
         timestamp: render_rfc3339_ms(unix_ms()),
-        trace_id: mgp_runtime::trace::Trace::from_params(None, None).id,
+        trace_id: Trace::from_params(params, None).id,
         event_type: EventType::ToolExecuted,
         actor: audit::caller_actor(caller),
         target: Target {

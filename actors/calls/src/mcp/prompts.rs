@@ -35,6 +35,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
         params,
         edit: (get.name.get(), &route.own_name_json),
         token: progress_token(params)?,
+        skill: None,
         unknown: Refusal::UnknownPrompt(name.clone()),
     };
     let result = replica_reads::read(cx, request, &reading).await?;

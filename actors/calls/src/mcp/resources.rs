@@ -33,7 +33,9 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
     if kernel_resources::is_kernel_resource(&request.caller, &uri) {
         return kernel_resources::read_kernel_resource(cx, &request.caller, &uri).await;
     }
+    skills::learn(cx, request, &uri).await;
     let (server, own) = Box::pin(find_owner(cx, request, &uri)).await?;
+    let skill = skills::admit_file(cx, request, (&server, &own), &uri).await?;
     let reading = ReadRequest {
         kind: ListKind::Resources,
         server: &server,
@@ -42,10 +44,11 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         params,
         edit: (about.uri.get(), &quote(&own)),
         token: progress_token(params)?,
+        skill: skill.as_deref(),
         unknown: Refusal::UnknownResource(uri.clone()),
     };
     let result = replica_reads::read(cx, request, &reading).await?;
-    let result = skills::verify(cx, &request.caller, (&server, &own), result)?;
+    let result = skills::verify(cx, request, (&server, &own), result)?;
     if own == uri {
         return Ok(result);
     }
@@ -139,6 +142,9 @@ fn find_unlisted_owner(
     uri: &str,
 ) -> Result<(ServerId, String), Refusal> {
     let shown = cx.catalog.load();
+    if let Some(owner) = skills::find_unlisted_file(cx, caller, uri) {
+        return Ok(owner);
+    }
     // A wrapped URI names its server: no other one may answer.
     if caller.view.is_merged() && uris::is_wrapped(uri) {
         return Err(Refusal::UnknownResource(uri.to_owned()));

@@ -1,68 +1,53 @@
 //! Skills of servers (SEP-2640): listed together, read under the name of their server, and verified on read.
+//!
+//! A skill is named by its server and its own URI, in grants, sets and pins as well. Its files are open to whoever may use
+//! the innermost skill that they belong to.
 
-use std::sync::{Mutex, PoisonError};
+mod listing;
+mod search;
+mod table;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::tools::skills::{self, SkillDigests};
+use mgp_engine::tools::skills;
 use mgp_engine::tools::uris;
-use mgp_json::{elements, member, quote, set_members};
+use mgp_json::{elements, member, quote, set_members, unquote};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::extensions::{is_specified_for, relayed_extensions};
-use mgp_protocol::mcp::meta::{SKILLS, progress_token};
+use mgp_protocol::mcp::meta::SKILLS;
 use mgp_protocol::mcp::{self, resources};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 use serde_json::{Map, json};
 
+pub use self::listing::list;
+pub(crate) use self::search::search;
+pub use self::table::SkillTable;
 use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::audit;
 use crate::checks::access;
+use crate::mcp::extensions::Relayed;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
-/// Most pages of one server's list.
-const PAGES_MAX: usize = 32;
-/// Most bytes of all servers' lists together; entries beyond it are left out.
-const LIST_BYTES_MAX: usize = 8 << 20;
-
-/// The digests of files of skills that were listed or got.
-#[derive(Debug, Default)]
-pub struct SkillTable(Mutex<SkillDigests>);
-
-impl SkillTable {
-    fn record(&self, server: &ServerId, entries: &[&str]) {
-        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries
-            .iter()
-            .for_each(|entry| digests.record(server, entry));
-    }
-}
-
-/// Verifies what was read of a server, by its own URI, against the digests of its skills. A file that differs is refused and recorded; the
-/// next `skills/get` or `skills/list` brings the digests of its new content.
+/// Verifies what was read of a server, by its own URI, against the digests of its skills. A file that differs is refused and
+/// recorded; the next `skills/get` or `skills/list` brings the digests of its new content.
 ///
 /// # Errors
 /// [`Refusal::Forbidden`] for content that differs.
 pub(crate) fn verify(
     cx: &Context,
-    caller: &Caller,
+    request: &Request,
     (server, uri): (&ServerId, &str),
     result: Bytes,
 ) -> Outcome {
-    let mismatch = {
-        let digests = cx.skills.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if digests.is_empty() {
-            return Ok(result);
-        }
-        let text = std::str::from_utf8(&result).unwrap_or_default();
-        digests.verify(server, uri, text)
-    };
-    let Err((uri, mismatch)) = mismatch else {
+    let Err((uri, mismatch)) = cx.skills.verify(server, uri, &result) else {
         return Ok(result);
     };
     let mut details = Map::new();
@@ -70,9 +55,9 @@ pub(crate) fn verify(
     details.insert("reason".into(), json!(mismatch.to_string()));
     cx.audit.record(Event {
         timestamp: render_rfc3339_ms(unix_ms()),
-        trace_id: mgp_runtime::trace::Trace::from_params(None, None).id,
+        trace_id: request.trace.id.clone(),
         event_type: EventType::SKILL_REJECTED,
-        actor: audit::caller_actor(caller),
+        actor: audit::caller_actor(&request.caller),
         target: Target {
             server_id: Some(server.to_string()),
             tool_name: None,
@@ -86,25 +71,22 @@ pub(crate) fn verify(
     )))
 }
 
-/// Whether the server declares skills, and is open to the caller. Skills are not relayed to other nodes.
-fn has_skills(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
+/// Whether the server declares skills. Those of other nodes are not listed here.
+fn declares_skills(cx: &Context, server: &ServerId) -> bool {
     let shown = cx.catalog.load();
-    let peer = shown
-        .peers
-        .get(server)
-        .filter(|_| !server.is_remote() && !caller.agent.is_remote());
+    let peer = shown.peers.get(server).filter(|_| !server.is_remote());
     peer.is_some_and(|peer| {
         let extensions = relayed_extensions(&peer.raw_capabilities);
         extensions.iter().any(|(id, _)| *id == SKILLS)
-    }) && access::is_server_open(cx, caller, server)
+    })
 }
 
-/// The servers with skills of this view.
+/// The servers with skills of this view, of which the caller may know.
 fn skill_servers(cx: &Context, caller: &Caller) -> Vec<ServerId> {
     let shown = cx.catalog.load();
     let servers = shown.peers.keys().filter(|id| caller.view.includes(id));
     servers
-        .filter(|id| has_skills(cx, caller, id))
+        .filter(|id| declares_skills(cx, id) && access::can_see_server(cx, caller, id))
         .cloned()
         .collect()
 }
@@ -117,89 +99,109 @@ pub fn is_offered(cx: &Context, caller: &Caller) -> bool {
         || is_specified_for(SKILLS, caller.version) && !skill_servers(cx, caller).is_empty()
 }
 
-/// `skills/list`: of one server as it is, of several in one list. A server that fails is left out.
-///
-/// # Errors
-/// [`Refusal::UnknownMethod`] without a server with skills; at the endpoint of one server, its own error.
-pub async fn list(cx: &Context, request: &Request) -> Outcome {
-    let params = request.params.as_deref().unwrap_or("{}");
-    let servers = skill_servers(cx, &request.caller);
-    audit::run_audited(cx, request, async |facts| {
-        facts.set_request(&request.method, request, None);
-        cx.policies.rates.count_call(&request.caller.agent)?;
-        if let (CatalogView::One(_), [only]) = (&request.caller.view, &*servers) {
-            facts.set_server(only);
-            let page = send(cx, request, only, params, ("", "")).await?;
-            let text = std::str::from_utf8(&page).unwrap_or_default();
-            cx.skills.record(only, &items(text, "skills"));
-            return Ok(page);
-        }
-        if member(params, "cursor").is_some() {
-            return Err(Refusal::BadCursor);
-        }
-        let mut skills: Vec<String> = Vec::new();
-        let mut bytes = 0;
-        for server in &servers {
-            for entry in list_of_server(cx, request, server, params).await {
-                bytes += entry.len();
-                if bytes <= LIST_BYTES_MAX {
-                    skills.push(entry);
-                }
-            }
-        }
-        // Servers come and go, so this answer may not be cached.
-        let skills = skills.join(",");
-        Ok(format!(
-            r#"{{"resultType":"complete","skills":[{skills}],"ttlMs":0,"cacheScope":"private"}}"#
-        )
-        .into())
-    })
-    .await
+/// Whether the caller may use this skill: it is granted to it as a tool is, and no change of it waits for the operator.
+fn can_use(cx: &Context, caller: &Caller, server: &ServerId, skill: &str) -> bool {
+    let table = cx.policies.access.table();
+    table.is_allowed(&caller.identity(), server, Some(skill), unix_ms())
+        && !cx.skills.pins().is_blocked(server, skill)
 }
 
-/// All entries of one server, as visible in a merged view.
-async fn list_of_server(
+/// Whether a resource is open to the caller: with its server, or if it is a file of a skill, with that.
+pub(crate) fn is_resource_open(
+    cx: &Context,
+    caller: &Caller,
+    server: &ServerId,
+    uri: &str,
+) -> bool {
+    match cx.skills.find_skill(server, uri) {
+        Some(skill) => can_use(cx, caller, server, &skill),
+        None => access::is_server_open(cx, caller, server),
+    }
+}
+
+/// Lists the skills of the server that a URI of a merged view names, if that was not done yet.
+pub(crate) async fn learn(cx: &Context, request: &Request, uri: &str) {
+    let caller = &request.caller;
+    let named = uris::unwrap_skill(uri).filter(|_| caller.view.is_merged());
+    if let Some((server, _)) = named
+        && !cx.skills.knows(&server)
+        && declares_skills(cx, &server)
+    {
+        listing::list_skills(cx, request, &server).await;
+    }
+}
+
+/// The skill of a file of a server with skills, once the server's entries are known. `None` for any other resource.
+///
+/// # Errors
+/// [`Refusal::UnknownResource`] for a file of a skill that is closed to the caller, and for a URI that the server may take for
+/// another one.
+pub(crate) async fn admit_file(
     cx: &Context,
     request: &Request,
-    server: &ServerId,
-    params: &str,
-) -> Vec<String> {
-    let (mut entries, mut params) = (Vec::new(), params.to_owned());
-    for _ in 0..PAGES_MAX {
-        let Ok(page) = send(cx, request, server, &params, ("", "")).await else {
-            break;
-        };
-        let page = String::from_utf8_lossy(&page).into_owned();
-        let skills = items(&page, "skills");
-        cx.skills.record(server, &skills);
-        entries.extend(skills::wrap_uris(&skills, server));
-        match member(&page, "nextCursor") {
-            Some(cursor) => params = set_members(&params, &[("cursor", cursor)]),
-            None => break,
+    (server, own): (&ServerId, &str),
+    shown: &str,
+) -> Result<Option<Arc<str>>, Refusal> {
+    let caller = &request.caller;
+    if !cx.skills.knows(server) {
+        if !declares_skills(cx, server) {
+            return Ok(None);
         }
+        listing::list_skills(cx, request, server).await;
     }
-    entries
+    let unknown = || Refusal::UnknownResource(shown.to_owned());
+    if cx.skills.has_any(server) && skills::has_dot_segments(own) {
+        return Err(unknown());
+    }
+    let skill = cx.skills.find_skill(server, own);
+    match skill {
+        Some(skill) if !can_use(cx, caller, server, &skill) => Err(unknown()),
+        skill => Ok(skill),
+    }
+}
+
+/// The server and its own URI of a skill's file that the server does not list as a resource.
+pub(crate) fn find_unlisted_file(
+    cx: &Context,
+    caller: &Caller,
+    uri: &str,
+) -> Option<(ServerId, String)> {
+    let (server, own) = match &caller.view {
+        CatalogView::One(server) => (server.clone(), uri.to_owned()),
+        CatalogView::All | CatalogView::Set(_) => uris::unwrap_skill(uri)?,
+    };
+    cx.skills.find_skill(&server, &own)?;
+    is_resource_open(cx, caller, &server, &own).then_some((server, own))
 }
 
 /// `skills/get`: the entry of one skill.
 ///
 /// # Errors
-/// [`Refusal::UnknownResource`] for a URI of no server with skills; the server's own error.
+/// [`Refusal::UnknownResource`] for a URI of no skill that is open to the caller; the server's own error.
 pub async fn get(cx: &Context, request: &Request) -> Outcome {
-    relay_by_uri(cx, request, |server, own, result| {
-        let Some(skill) = member(result, "skill") else {
-            return result.to_owned();
-        };
-        cx.skills.record(server, &[skill]);
-        match own {
-            true => result.to_owned(),
-            false => {
-                let wrapped = skills::wrap_uris(&[skill], server);
-                set_members(result, &[("skill", &wrapped[0])])
-            }
+    let target = SkillRequest::read(cx, request)?;
+    let SkillRequest { server, own, .. } = &target;
+    let result = match target.relay(cx, request, Some(own)).await {
+        Err(refusal) if is_unknown_method(&refusal) => target.find_listed(cx, request).await?,
+        answer => answer?,
+    };
+    let text = std::str::from_utf8(&result).unwrap_or_default();
+    let Some(skill) = member(text, "skill") else {
+        return Ok(result);
+    };
+    let recorded = cx.skills.record(cx, server, &[skill], false).await?;
+    let bad = |why: &skills::BadSkill| Refusal::Forbidden(format!("server {server}: {why}"));
+    let uri = recorded[0].as_ref().map_err(bad)?;
+    if !can_use(cx, &request.caller, server, uri) {
+        return Err(target.unknown());
+    }
+    match target.is_own {
+        true => Ok(result),
+        false => {
+            let wrapped = skills::wrap_uris(&[skill], server);
+            Ok(set_members(text, &[("skill", &wrapped[0])]).into())
         }
-    })
-    .await
+    }
 }
 
 /// `resources/directory/read`: the children of a directory.
@@ -207,73 +209,117 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// As [`get`].
 pub async fn read_directory(cx: &Context, request: &Request) -> Outcome {
-    relay_by_uri(cx, request, |server, own, result| match own {
-        true => result.to_owned(),
-        false => {
-            let wrapped = skills::wrap_uris(&items(result, "resources"), server);
-            let resources = format!("[{}]", wrapped.join(","));
-            set_members(result, &[("resources", &resources)])
-        }
-    })
-    .await
-}
-
-/// Sends a request about a URI to its server, and edits the result; `true` in `edit` if the client knows the server's own
-/// URIs.
-async fn relay_by_uri(
-    cx: &Context,
-    request: &Request,
-    edit: impl Fn(&ServerId, bool, &str) -> String,
-) -> Outcome {
-    let params = require_params(request)?;
-    let about: resources::ResourceParams<'_> = mcp::parse_params(Some(params))?;
-    let uri = parse_string(about.uri, "uri")?;
-    let caller = &request.caller;
-    let (server, own) = match &caller.view {
-        CatalogView::One(server) => (server.clone(), uri.clone()),
-        CatalogView::All | CatalogView::Set(_) => {
-            uris::unwrap_skill(&uri).ok_or_else(|| Refusal::UnknownResource(uri.clone()))?
-        }
+    let target = SkillRequest::read(cx, request)?;
+    let SkillRequest { server, own, .. } = &target;
+    let of = (server, &*format!("{own}/"));
+    let skill = admit_file(cx, request, of, &target.shown).await?;
+    let result = target.relay(cx, request, skill.as_deref()).await?;
+    let text = std::str::from_utf8(&result).unwrap_or_default();
+    let all = items(text, "resources");
+    let is_open = |child: &&&str| {
+        let uri = member(child, "uri").and_then(unquote).unwrap_or_default();
+        let within = format!("{uri}/");
+        is_resource_open(cx, &request.caller, server, &uri)
+            && is_resource_open(cx, &request.caller, server, &within)
     };
-    if !has_skills(cx, caller, &server) {
-        return Err(Refusal::UnknownResource(uri));
+    let open: Vec<&str> = all.iter().filter(is_open).copied().collect();
+    if target.is_own && open.len() == all.len() {
+        return Ok(result);
     }
-    audit::run_audited(cx, request, async |facts| {
-        facts.set_request(&request.method, request, request.params.as_deref());
-        facts.set_server(&server);
-        cx.policies.rates.count_call(&caller.agent)?;
-        let own_json = quote(&own);
-        let edited = (about.uri.get(), &*own_json);
-        let result = send(cx, request, &server, params, edited).await?;
-        let is_own = matches!(caller.view, CatalogView::One(_));
-        let text = std::str::from_utf8(&result).unwrap_or_default();
-        Ok(edit(&server, is_own, text).into())
-    })
-    .await
+    let open = match target.is_own {
+        true => open.join(","),
+        false => skills::wrap_uris(&open, server).join(","),
+    };
+    Ok(set_members(text, &[("resources", &format!("[{open}]"))]).into())
 }
 
-async fn send(
-    cx: &Context,
-    request: &Request,
-    server: &ServerId,
-    params: &str,
-    edit: (&str, &str),
-) -> Outcome {
-    let unknown = Refusal::UnknownMethod(request.method.to_string());
-    let final_check = access::admit(cx, &request.caller, server, None, unknown)?;
-    let outgoing = Outgoing {
-        tool: None,
-        final_check: Some(&final_check),
-        method: &request.method,
-        params,
-        may_hold_mgp: may_hold_mgp(params),
-        mcpl: None,
-        edit,
-        token: progress_token(params)?,
-        stream_options: None,
-        header_params: HeaderParams::default(),
-    };
-    cx.upstream(server).send(request, outgoing).await
+/// What a request about a URI is about.
+struct SkillRequest {
+    server: ServerId,
+    /// The server's own URI.
+    own: String,
+    /// The client knows the server's own URIs.
+    is_own: bool,
+    /// As the client wrote it.
+    shown: String,
+}
+
+impl SkillRequest {
+    fn read(cx: &Context, request: &Request) -> Result<Self, Refusal> {
+        let about: resources::ResourceParams<'_> =
+            mcp::parse_params(Some(require_params(request)?))?;
+        let shown = parse_string(about.uri, "uri")?;
+        let caller = &request.caller;
+        let (server, own, is_own) = match &caller.view {
+            CatalogView::One(server) => (server.clone(), shown.clone(), true),
+            CatalogView::All | CatalogView::Set(_) => {
+                let (server, own) = uris::unwrap_skill(&shown)
+                    .ok_or_else(|| Refusal::UnknownResource(shown.clone()))?;
+                (server, own, false)
+            }
+        };
+        let target = Self {
+            server,
+            own,
+            is_own,
+            shown,
+        };
+        let is_visible = caller.view.includes(&target.server)
+            && declares_skills(cx, &target.server)
+            && access::can_see_server(cx, caller, &target.server);
+        if !is_visible || skills::has_dot_segments(&target.own) {
+            return Err(target.unknown());
+        }
+        Ok(target)
+    }
+
+    fn unknown(&self) -> Refusal {
+        Refusal::UnknownResource(self.shown.clone())
+    }
+
+    /// The entry of the server's list, as a result: for servers without `skills/get`.
+    async fn find_listed(&self, cx: &Context, request: &Request) -> Outcome {
+        let listed = listing::list_skills(cx, request, &self.server).await;
+        let skill = listed.into_iter().find(|skill| *skill.uri == *self.own);
+        let skill = skill.ok_or_else(|| {
+            Refusal::BadParams(format!(
+                "server {} does not answer `skills/get`, and does not list {}",
+                self.server, self.own
+            ))
+        })?;
+        let text = skill.text;
+        let result = format!(
+            r#"{{"resultType":"complete","skill":{text},"ttlMs":0,"cacheScope":"private"}}"#
+        );
+        Ok(result.into())
+    }
+
+    /// Sends the request with the server's own URI; `skill` is what the caller must be allowed to use.
+    async fn relay(&self, cx: &Context, request: &Request, skill: Option<&str>) -> Outcome {
+        let params = require_params(request)?;
+        let about: resources::ResourceParams<'_> = mcp::parse_params(Some(params))?;
+        audit::run_audited(cx, request, async |facts| {
+            facts.set_request(&request.method, request, request.params.as_deref());
+            facts.set_server(&self.server);
+            cx.policies.rates.count_call(&request.caller.agent)?;
+            let relayed = Relayed {
+                server: &self.server,
+                tool: skill,
+                method: &request.method,
+                params,
+                edit: (about.uri.get(), &quote(&self.own)),
+                unknown: self.unknown(),
+            };
+            relayed.send(cx, request).await
+        })
+        .await
+    }
+}
+
+fn is_unknown_method(refusal: &Refusal) -> bool {
+    let code = refusal.relayed_error().and_then(|it| member(it, "code"));
+    code.is_some_and(|code| code.parse() == Ok(METHOD_NOT_FOUND))
+        || matches!(refusal, Refusal::UnknownMethod(_))
 }
 
 /// The items of a list in a result.

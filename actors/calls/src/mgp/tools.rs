@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 use crate::Context;
 use crate::answer::{json_outcome, parse_string, to_tool_result};
 use crate::audit::{self, PendingCallRecord};
+use crate::mcp::skills;
 use crate::mgp::kernel_tool;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
@@ -39,7 +40,7 @@ use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 pub async fn discover(cx: &Context, request: &Request) -> Outcome {
     count_searches(cx, &request.caller, 1)?;
     let asked = mcp::parse_params(request.params.as_deref())?;
-    search_tools(cx, &request.caller, asked).await
+    search_tools(cx, request, asked).await
 }
 
 /// `mgp/tools/request`.
@@ -84,7 +85,9 @@ pub(crate) async fn call_as_tool(
 ) -> Outcome {
     let caller = &request.caller;
     let answer = match tool {
-        MetaTool::Discover => search_tools(cx, caller, mcp::parse_params(Some(arguments))?).await?,
+        MetaTool::Discover => {
+            search_tools(cx, request, mcp::parse_params(Some(arguments))?).await?
+        }
         MetaTool::Request => {
             let asked = mcp::parse_params(Some(arguments))?;
             request::request_tools(cx, caller, asked, facts).await?
@@ -118,7 +121,9 @@ pub(crate) fn count_searches(
     }
 }
 
-async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
+async fn search_tools(cx: &Context, request: &Request, asked: Discover) -> Outcome {
+    let caller = &request.caller;
+    let skills = skills::search(cx, request, &asked.query).await;
     let wanted = to_query(&caller.view, asked);
     let strategy = wanted.strategy;
     let found = cx.search.search(&caller.identity(), wanted).await?;
@@ -136,6 +141,7 @@ async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome
     let left_out = tools.len() - fitting;
     let answer = DiscoverToolsResult {
         tools: tools.into_iter().take(fitting).collect(),
+        skills,
         total_available: found.visible,
         search_strategy: to_protocol_strategy(strategy),
         fallback_strategy: (found.strategy != strategy)

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::checks::access;
+use crate::mcp::skills;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
@@ -28,6 +29,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) edit: (&'a str, &'a str),
     /// The caller's progress token.
     pub(crate) token: Option<&'a RawValue>,
+    /// The skill that it is a file of: what the caller must have access to.
+    pub(crate) skill: Option<&'a str>,
     /// The caller's error if it is closed.
     pub(crate) unknown: Refusal,
 }
@@ -85,7 +88,7 @@ async fn read_from_server(
     server: &ServerId,
 ) -> Outcome {
     let unknown = reading.unknown.clone();
-    let final_check = access::admit(cx, &request.caller, server, None, unknown)?;
+    let final_check = access::admit(cx, &request.caller, server, reading.skill, unknown)?;
     let outgoing = Outgoing {
         tool: None,
         final_check: Some(&final_check),
@@ -107,12 +110,17 @@ pub(crate) fn find_open_server(
     caller: &Caller,
     it: (ListKind, &ServerId, &str),
 ) -> Option<ServerId> {
-    if access::is_server_open(cx, caller, it.1) {
+    let is_open = |server: &ServerId| match it.0 {
+        ListKind::Resources => skills::is_resource_open(cx, caller, server, it.2),
+        ListKind::Tools | ListKind::Prompts | ListKind::Templates => {
+            access::is_server_open(cx, caller, server)
+        }
+    };
+    if is_open(it.1) {
         return Some(it.1.clone());
     }
     let all = replica_servers(cx, caller, it);
-    all.into_iter()
-        .find(|one| access::is_server_open(cx, caller, one))
+    all.into_iter().find(is_open)
 }
 
 /// Where it can be read, if it is one of several; nothing at a door of one server, which names it.

@@ -3,6 +3,7 @@
 import { h, fill, live, say, doing, dialog, span, bytes, clock, virtual, visible } from '../dom.js';
 import { serverList, state, since, why } from './now.js';
 import { pins } from './pins.js';
+import { skills } from './skills.js';
 import { tryTool } from './try.js';
 
 export default function servers(page) {
@@ -29,7 +30,7 @@ function one(page) {
     return;
   }
   const head = live(h('div', {}), () => heading(page, get()));
-  const tabs = [['tools', 'Tools'], ['log', 'Log'], ['pins', 'Pins'], ['about', 'About']];
+  const tabs = [['tools', 'Tools'], ['skills', 'Skills'], ['log', 'Log'], ['pins', 'Pins'], ['about', 'About']];
   const shown = tabs.find(([name]) => name === part)?.[0] ?? (part === undefined ? (get().state === 'connected' ? 'tools' : 'log') : 'tools');
   const bar = h('div', { class: 'tabs', role: 'navigation', 'aria-label': `Parts of ${id}` }, tabs.map(([name, title]) =>
     h('a', { href: `#/servers/${encodeURIComponent(id)}/${name}`, 'data-key': `tab ${name}`, 'aria-current': name === shown ? 'page' : undefined }, title)));
@@ -39,6 +40,7 @@ function one(page) {
   const beat = setInterval(() => { if (get()) head.again(); }, 1000);
   signal.addEventListener('abort', () => clearInterval(beat));
   if (shown === 'tools') tools(page, body, id, part === 'tools' ? rest[2] : undefined);
+  if (shown === 'skills') skills(page, body, id);
   if (shown === 'log') log(page, body, id);
   if (shown === 'pins') pins(page, body, id);
   if (shown === 'about') {

@@ -1,10 +1,8 @@
 //! Lists pins for the operator.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use mgp_engine::policy::pins::{Effect, PinMode, PinnedTool};
-use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::policy::pins::{Definition, Effect, PinMode, PinnedTool};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, TraceId};
 use mgp_runtime::task;
@@ -33,7 +31,7 @@ pub struct DefinitionPair {
     /// `None` if it is too long to store.
     pub approved: Option<String>,
     /// `None` if it equals the approved one, or if it was not listed since the kernel started.
-    pub current: Option<Arc<CatalogTool>>,
+    pub current: Option<Definition>,
 }
 
 impl PinsHandle {

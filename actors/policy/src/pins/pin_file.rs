@@ -8,8 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::policy::pins::{Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins};
-use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::policy::pins::{
+    Definition, Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins,
+};
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -110,19 +111,17 @@ impl PinFile {
     pub(super) fn compare(
         &mut self,
         server: &ServerId,
-        tools: &[Arc<CatalogTool>],
+        tools: &[Definition],
         rules: &PinRules,
     ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
         self.listed = Some(tools.iter().map(|tool| (&*tool.own_name).into()).collect());
         for tool in tools {
-            let Some(pin) = Pin::from_definition(tool.original(), &rules.ignored) else {
+            let Some(pin) = tool.pin(&rules.ignored) else {
                 continue;
             };
-            match self
-                .pins
-                .check_listed(server, &tool.own_name, pin, rules.mode)
-            {
+            let named = (&*tool.own_name, tool.kind);
+            match self.pins.check_definition(server, named, pin, rules.mode) {
                 PinCheck::Disabled | PinCheck::New | PinCheck::Unchanged => {}
                 PinCheck::TooMany { blocked } => {
                     if blocked {
@@ -212,18 +211,17 @@ impl PinFile {
 
     /// Writes the file, with the definitions of those of `tools` that count as approved. On disk when this returns; skipped
     /// if nothing changed.
-    pub(super) fn save(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
+    pub(super) fn save(&mut self, tools: &[Definition], rules: &PinRules) -> io::Result<()> {
         if self.pins == self.stored_pins && self.listed == self.stored_list {
             return Ok(());
         }
         let mut texts = self.texts();
         for tool in tools {
-            let approved =
-                Pin::from_definition(tool.original(), &rules.ignored).is_some_and(|pin| {
-                    self.pins.approved_pin(&self.server, &tool.own_name) == Some(pin)
-                });
-            if approved && tool.original().len() <= TEXT_MAX {
-                texts.insert(tool.own_name.to_string(), (&**tool.original()).into());
+            let approved = tool.pin(&rules.ignored).is_some_and(|pin| {
+                self.pins.approved_pin(&self.server, &tool.own_name) == Some(pin)
+            });
+            if approved && tool.text.len() <= TEXT_MAX {
+                texts.insert(tool.own_name.to_string(), (&*tool.text).into());
             } else if approved {
                 texts.remove(&*tool.own_name);
             }

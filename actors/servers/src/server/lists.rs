@@ -208,9 +208,8 @@ impl RawLists {
                 }
             });
             if tools {
-                watch
-                    .pins
-                    .compare(offer.server(), offer.tools(), &watch.rules)?;
+                let tools = offer.tools().iter().map(|tool| &**tool);
+                watch.pins.compare(offer.server(), tools, &watch.rules)?;
             }
             Ok(offer)
         });

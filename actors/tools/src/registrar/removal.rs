@@ -159,11 +159,11 @@ impl Registrar {
         if let Err(error) = revoked.await {
             return tracing::error!(server = %id, %error, "it is removed, but its grants are not revoked");
         }
-        let (pins, server) = (self.pins.clone(), id.clone());
+        let (pins, server) = ([self.pins.clone(), self.skill_pins.clone()], id.clone());
         let sandboxes = &self.connector.sandboxes;
         let folders = [sandboxes.server_folder(id), sandboxes.code_folder(id)];
         let removed = task::run_blocking("registrar.remove", move || {
-            pins.forget(&server)?;
+            pins.iter().try_for_each(|pins| pins.forget(&server))?;
             folders
                 .iter()
                 .try_for_each(|folder| removal::remove(folder))

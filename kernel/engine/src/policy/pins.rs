@@ -8,10 +8,14 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
 use mgp_json::{elements, member, members, quote, unquote};
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
+
+use crate::tools::catalog::CatalogTool;
+use crate::tools::skills::{self, StoredSkill};
 
 pub use self::diff::render_diff;
 
@@ -194,6 +198,11 @@ impl Pin {
         })
     }
 
+    /// The pin of what nobody approved yet: that of no definition.
+    fn unapproved() -> Self {
+        Self::from(Vec::new())
+    }
+
     /// The parts in which two pins differ, among those that both have.
     #[must_use]
     pub(crate) fn changed_parts(&self, other: &Self) -> Vec<DefinitionPart> {
@@ -330,6 +339,75 @@ pub struct PinnedTool {
     pub effect: Option<Effect>,
 }
 
+/// What is pinned: a tool, or a skill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The server's own name for it, or its own URI.
+    pub own_name: Arc<str>,
+    /// As the server sent it.
+    pub text: Arc<str>,
+    /// What it is.
+    pub kind: DefinitionKind,
+}
+
+/// The kind of a pinned definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefinitionKind {
+    /// A tool: that which is listed first is approved.
+    Tool,
+    /// The entry of a skill: likewise.
+    Skill,
+    /// The entry of a skill within another one, which needs an approval of its own (SEP-2640, nested skills).
+    NestedSkill,
+}
+
+impl Definition {
+    /// Its pin; `None` when it is no JSON object.
+    #[must_use]
+    pub fn pin(&self, ignored: &[String]) -> Option<Pin> {
+        match self.kind {
+            DefinitionKind::Tool => Pin::from_definition(&self.text, ignored),
+            DefinitionKind::Skill | DefinitionKind::NestedSkill => {
+                Pin::from_definition(&skills::canonical_entry(&self.text), &[])
+            }
+        }
+    }
+
+    /// What changed, for people.
+    #[must_use]
+    pub fn render_diff(&self, approved: Option<&str>, changed: &[DefinitionPart]) -> Vec<String> {
+        match self.kind {
+            DefinitionKind::Tool => render_diff(&self.own_name, approved, &self.text, changed),
+            DefinitionKind::Skill | DefinitionKind::NestedSkill => {
+                skills::render_diff(&self.own_name, approved, &self.text)
+            }
+        }
+    }
+}
+
+impl From<&CatalogTool> for Definition {
+    fn from(tool: &CatalogTool) -> Self {
+        Self {
+            own_name: tool.own_name.clone(),
+            text: tool.original().clone(),
+            kind: DefinitionKind::Tool,
+        }
+    }
+}
+
+impl From<StoredSkill> for Definition {
+    fn from(skill: StoredSkill) -> Self {
+        Self {
+            own_name: skill.uri,
+            text: skill.text,
+            kind: match skill.is_nested {
+                true => DefinitionKind::NestedSkill,
+                false => DefinitionKind::Skill,
+            },
+        }
+    }
+}
+
 /// The result of checking a listed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCheck {
@@ -398,25 +476,45 @@ impl Pins {
         pin: Pin,
         mode: PinMode,
     ) -> PinCheck {
+        self.check_definition(server, (tool, DefinitionKind::Tool), pin, mode)
+    }
+
+    /// The same for any kind of definition.
+    pub fn check_definition(
+        &mut self,
+        server: &ServerId,
+        (tool, kind): (&str, DefinitionKind),
+        pin: Pin,
+        mode: PinMode,
+    ) -> PinCheck {
         if mode == PinMode::Off {
             return PinCheck::Disabled;
         }
         let blocked = mode == PinMode::Block;
         let tools = self.0.entry(server.clone()).or_default();
         let full = tools.len() >= PINS_MAX;
-        let Some(known) = tools.get_mut(tool) else {
-            if full {
-                return PinCheck::TooMany { blocked };
+        let is_approved_first = kind != DefinitionKind::NestedSkill;
+        let known = match tools.get_mut(tool) {
+            Some(known) => known,
+            None if full => return PinCheck::TooMany { blocked },
+            None => {
+                let first = PinRecord {
+                    approved: if is_approved_first {
+                        pin
+                    } else {
+                        Pin::unapproved()
+                    },
+                    by: None,
+                    pending: None,
+                    denied: false,
+                    effect: None,
+                };
+                let known = tools.entry(tool.to_owned()).or_insert(first);
+                if is_approved_first {
+                    return PinCheck::New;
+                }
+                known
             }
-            let first = PinRecord {
-                approved: pin,
-                by: None,
-                pending: None,
-                denied: false,
-                effect: None,
-            };
-            tools.insert(tool.to_owned(), first);
-            return PinCheck::New;
         };
         if known.approved.changed_parts(&pin).is_empty() {
             // The missing part is added to a pin of an older kernel.

@@ -25,6 +25,7 @@ pub use entry::{IndexDraft, IndexedTool};
 pub use rank::Evidence;
 pub use request::{IndexSearch, REQUEST_MAX, RESULTS_MAX, SearchFilter, SearchRequest, Strategy};
 pub use server_index::{EmbeddingText, ServerIndex};
+pub(in crate::tools) use terms::split_stems;
 pub use vector_cache::VectorCache;
 pub use vectors::{DIMENSIONS_MAX, Vector};
 

@@ -1,19 +1,34 @@
-//! Skills over MCP (SEP-2640): entries as visible in a merged view, and the digests that files are verified against.
+//! Skills over MCP (SEP-2640): the newest entries, as visible in a merged view, and the digests that files are verified
+//! against.
 
-use std::collections::HashMap;
+mod search;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mgp_json::{Splice, elements, member, quote, unquote};
+use mgp_json::{Splice, elements, member, members, quote, set_members, unquote};
 use mgp_protocol::ids::ServerId;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::uris;
 
-/// Most files of one server whose digests are stored: 32 skills of the largest size that hosts must support. Beyond them
-/// the server's digests are dropped, and stored again from later entries.
+pub use self::search::{SkillQuery, SkillScore};
+
+/// Most files of one server whose digests are stored: 32 skills of the largest size that hosts must support.
 const FILES_MAX: usize = 32 * 512;
+/// Most skills of one server that are stored.
+const SKILLS_MAX: usize = 1024;
+/// Most bytes of one entry: 512 files with long URIs, and their frontmatter.
+const ENTRY_BYTES_MAX: usize = 256 << 10;
+/// Most bytes of the stored entries of one server.
+const BYTES_MAX: usize = 4 << 20;
+/// What a skill's URI ends with.
+pub(crate) const SKILL_FILE: &str = "/SKILL.md";
 
 /// The digest and size of a file, as its server declared them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,32 +37,142 @@ struct FileRecord {
     size: u64,
 }
 
-/// The digests of skill files, by server and own URI, from the newest entries that were relayed.
+/// The newest entries of skills, by server and own URI. Their digests are what files are verified against.
 #[derive(Debug, Default)]
-pub struct SkillDigests(HashMap<ServerId, ServerSkills>);
+pub struct Skills(HashMap<ServerId, ServerSkills>);
 
+/// A server that never listed any has none.
 #[derive(Debug, Default)]
 struct ServerSkills {
-    files: HashMap<Box<str>, FileRecord>,
-    /// The files of each skill, by the URI of its entry.
-    by_skill: HashMap<Box<str>, Vec<Box<str>>>,
+    entries: BTreeMap<Arc<str>, Skill>,
+    /// Those of its last list, in its order.
+    listed: Vec<Arc<str>>,
+    bytes: usize,
+    files: usize,
+}
+
+/// An entry as its server sent it.
+#[derive(Debug)]
+struct Skill {
+    text: Arc<str>,
+    /// By own URI; `None` for a dynamic skill, which has no digests.
+    files: Option<HashMap<Box<str>, FileRecord>>,
+}
+
+/// A valid entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSkill {
+    /// The server's own URI of its SKILL.md.
+    pub uri: Arc<str>,
+    /// The entry as its server sent it.
+    pub text: Arc<str>,
+    /// It lies in another skill's directory.
+    pub is_nested: bool,
+}
+
+/// Why an entry is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSkill {
+    /// It violates the specification: hosts must not load it.
+    #[error(
+        "an entry of a skill has a URI that ends in {SKILL_FILE}, and files with digests or \"dynamic\""
+    )]
+    Invalid,
+    /// A bound is reached.
+    #[error("the server has more skills than the kernel stores, or its entry is too long")]
+    TooMany,
+}
+
+impl Skill {
+    fn parse(entry: &str) -> Option<(Arc<str>, Self)> {
+        let all = members(entry)?;
+        // Readers differ in which of several members of one name they use.
+        let only = |name: &str| {
+            let mut named = all.iter().filter(|(it, _)| it == name);
+            let (_, value) = named.next().filter(|_| named.next().is_none())?;
+            Some(value.get())
+        };
+        let uri = only("uri").and_then(unquote)?;
+        let resources = only("resources")?;
+        let files = match elements(resources) {
+            Some(files) => {
+                let read = files.iter().map(|file| {
+                    let file: SkillFile = serde_json::from_str(file.get()).ok()?;
+                    let record = FileRecord {
+                        digest: file.digest.into(),
+                        size: file.size,
+                    };
+                    Some((file.uri.into(), record))
+                });
+                Some(read.collect::<Option<HashMap<Box<str>, _>>>()?)
+            }
+            None if unquote(resources).as_deref() == Some("dynamic") => None,
+            None => return None,
+        };
+        let skill = Self {
+            text: entry.into(),
+            files,
+        };
+        uri.ends_with(SKILL_FILE)
+            .then(|| (uri.as_ref().into(), skill))
+    }
+
+    fn count_files(&self) -> usize {
+        self.files.as_ref().map_or(0, HashMap::len)
+    }
 }
 
 impl ServerSkills {
-    /// Replaces what an earlier entry of this skill said.
-    fn replace(&mut self, skill: &str, files: Vec<(Box<str>, FileRecord)>) {
-        for file in self.by_skill.remove(skill).unwrap_or_default() {
-            self.files.remove(&file);
+    /// Replaces the earlier entry of this skill, if there is room for the new one. True if it differs.
+    fn replace(&mut self, uri: &Arc<str>, skill: Skill) -> Result<bool, BadSkill> {
+        let earlier = self.entries.get(uri);
+        if earlier.is_some_and(|earlier| earlier.text == skill.text) {
+            return Ok(false);
         }
-        if self.files.len() + files.len() > FILES_MAX {
-            *self = Self::default();
+        let (bytes, files) = earlier.map_or((0, 0), |it| (it.text.len(), it.count_files()));
+        let bytes = self.bytes - bytes + skill.text.len();
+        let files = self.files - files + skill.count_files();
+        let skills = self.entries.len() + usize::from(earlier.is_none());
+        if skill.text.len() > ENTRY_BYTES_MAX
+            || bytes > BYTES_MAX
+            || files > FILES_MAX
+            || skills > SKILLS_MAX
+        {
+            return Err(BadSkill::TooMany);
         }
-        if files.is_empty() {
-            return;
+        (self.bytes, self.files) = (bytes, files);
+        self.entries.insert(uri.clone(), skill);
+        Ok(true)
+    }
+
+    /// The innermost skill whose directory has this file.
+    fn innermost(&self, uri: &str) -> Option<(&Arc<str>, &Skill)> {
+        if self.entries.is_empty() {
+            return None;
         }
-        let names = files.iter().map(|(file, _)| file.clone()).collect();
-        self.by_skill.insert(skill.into(), names);
-        self.files.extend(files.into_iter().take(FILES_MAX));
+        let mut directory = uri;
+        loop {
+            (directory, _) = directory.rsplit_once('/')?;
+            let found = self
+                .entries
+                .get_key_value(&*format!("{directory}{SKILL_FILE}"));
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    fn is_nested(&self, skill: &str) -> bool {
+        let root = skill.strip_suffix(SKILL_FILE).unwrap_or(skill);
+        self.innermost(root).is_some()
+    }
+
+    fn stored(&self, uri: &Arc<str>) -> Option<StoredSkill> {
+        Some(StoredSkill {
+            uri: uri.clone(),
+            text: self.entries.get(uri)?.text.clone(),
+            is_nested: self.is_nested(uri),
+        })
     }
 }
 
@@ -70,6 +195,9 @@ pub enum SkillMismatch {
         /// The actual digest.
         found: Box<str>,
     },
+    /// It is in no entry of its skill.
+    #[error("its skill's entry does not list it")]
+    Unlisted,
 }
 
 #[derive(Deserialize)]
@@ -79,40 +207,82 @@ struct SkillFile {
     size: u64,
 }
 
-impl SkillDigests {
-    /// True if no digest is stored.
+impl Skills {
+    /// Whether anything of the server was recorded.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn knows(&self, server: &ServerId) -> bool {
+        self.0.contains_key(server)
     }
 
-    /// Stores the digests of an entry, as its server sent it, in place of those of its skill's earlier entry. A dynamic
-    /// skill has none.
-    pub fn record(&mut self, server: &ServerId, entry: &str) {
-        let Some(skill) = member(entry, "uri").and_then(unquote) else {
-            return;
+    /// Whether any skill of the server is stored.
+    #[must_use]
+    pub fn has_any(&self, server: &ServerId) -> bool {
+        self.0.get(server).is_some_and(|it| !it.entries.is_empty())
+    }
+
+    /// Drops what is stored of servers that do not exist any more.
+    pub fn retain(&mut self, exists: impl Fn(&ServerId) -> bool) {
+        self.0.retain(|server, _| exists(server));
+    }
+
+    /// Stores entries as their server sent them, each in place of its skill's earlier one; with `whole`, they are its list.
+    /// The result has one item for each entry; `true` if any is new or differs.
+    pub fn record(
+        &mut self,
+        server: &ServerId,
+        entries: &[&str],
+        whole: bool,
+    ) -> (Vec<Result<Arc<str>, BadSkill>>, bool) {
+        let skills = self.0.entry(server.clone()).or_default();
+        let mut is_changed = false;
+        let mut record = |entry: &&str| {
+            let (uri, skill) = Skill::parse(entry).ok_or(BadSkill::Invalid)?;
+            is_changed |= skills.replace(&uri, skill)?;
+            Ok(uri)
         };
-        let files = member(entry, "resources").and_then(elements);
-        let files = files.unwrap_or_default().into_iter();
-        let files = files.filter_map(|file| serde_json::from_str::<SkillFile>(file.get()).ok());
-        let files = files.map(|file| {
-            let record = FileRecord {
-                digest: file.digest.into(),
-                size: file.size,
-            };
-            (file.uri.into(), record)
-        });
-        let files: Vec<_> = files.collect();
-        if !files.is_empty() || self.0.contains_key(server) {
-            self.0
-                .entry(server.clone())
-                .or_default()
-                .replace(&skill, files);
+        let recorded: Vec<_> = entries.iter().map(&mut record).collect();
+        if whole {
+            skills.listed = recorded.iter().flatten().cloned().collect();
         }
+        (recorded, is_changed)
     }
 
-    /// Verifies the contents in a `resources/read` result for `requested`, the server's own URI; files without a stored
-    /// digest pass. What a server calls the contents does not take them out of it.
+    /// All stored skills of a server.
+    #[must_use]
+    pub fn all(&self, server: &ServerId) -> Vec<StoredSkill> {
+        let Some(skills) = self.0.get(server) else {
+            return Vec::new();
+        };
+        let uris = skills.entries.keys();
+        uris.filter_map(|uri| skills.stored(uri)).collect()
+    }
+
+    /// The skills of its last list.
+    #[must_use]
+    pub fn listed(&self, server: &ServerId) -> Vec<StoredSkill> {
+        let Some(skills) = self.0.get(server) else {
+            return Vec::new();
+        };
+        let uris = skills.listed.iter();
+        uris.filter_map(|uri| skills.stored(uri)).collect()
+    }
+
+    /// One stored skill.
+    #[must_use]
+    pub fn find(&self, server: &ServerId, uri: &Arc<str>) -> Option<StoredSkill> {
+        self.0.get(server)?.stored(uri)
+    }
+
+    /// The innermost skill that a file belongs to, by the own URIs of its server: that of a nested skill, not the enclosing
+    /// one.
+    #[must_use]
+    pub fn find_skill(&self, server: &ServerId, file: &str) -> Option<Arc<str>> {
+        let (uri, _) = self.0.get(server)?.innermost(file)?;
+        Some(uri.clone())
+    }
+
+    /// Verifies the contents in a `resources/read` result for `requested`, the server's own URI. Files of no stored skill
+    /// and of dynamic ones pass. What a server calls the contents does not take them out of it.
     ///
     /// # Errors
     /// The first difference, with the own URI of its file.
@@ -122,16 +292,24 @@ impl SkillDigests {
         requested: &str,
         result: &str,
     ) -> Result<(), (String, SkillMismatch)> {
-        let Some(ServerSkills { files: known, .. }) = self.0.get(server) else {
+        let Some(skills) = self.0.get(server).filter(|it| !it.entries.is_empty()) else {
             return Ok(());
+        };
+        let is_listed = |uri: &str| {
+            let skill = skills.innermost(uri).and_then(|(_, it)| it.files.as_ref());
+            skill.is_some_and(|files| files.contains_key(uri))
         };
         let contents = member(result, "contents").and_then(elements);
         for content in contents.unwrap_or_default() {
             let text = |name| member(content.get(), name).and_then(unquote);
-            let uri = text("uri").filter(|uri| known.contains_key(&**uri));
+            let uri = text("uri").filter(|uri| is_listed(uri));
             let uri = uri.unwrap_or(requested.into());
-            let Some(expected) = known.get(&*uri) else {
+            let skill = skills.innermost(&uri).and_then(|(_, it)| it.files.as_ref());
+            let Some(files) = skill else {
                 continue;
+            };
+            let Some(expected) = files.get(&*uri) else {
+                return Err((uri.into_owned(), SkillMismatch::Unlisted));
             };
             let bytes = match (text("text"), text("blob")) {
                 (Some(text), _) => text.into_owned().into_bytes(),
@@ -144,6 +322,99 @@ impl SkillDigests {
         }
         Ok(())
     }
+}
+
+/// True for a URI that a server may take for another one: with segments `.` or `..`, plain or encoded.
+#[must_use]
+pub fn has_dot_segments(uri: &str) -> bool {
+    let decoded = uris::percent_decode(uri);
+    let decoded = decoded.as_deref().unwrap_or(uri);
+    decoded
+        .split(['/', '\\'])
+        .any(|segment| matches!(segment, "." | ".."))
+}
+
+/// What is pinned of an entry: the same text for the same skill, in whatever order its files are listed.
+#[must_use]
+pub fn canonical_entry(entry: &str) -> String {
+    let Some(files) = member(entry, "resources").and_then(elements) else {
+        return entry.to_owned();
+    };
+    let mut files: Vec<&str> = files.iter().map(|file| file.get()).collect();
+    files.sort_unstable_by_key(|file| member(file, "uri"));
+    set_members(entry, &[("resources", &format!("[{}]", files.join(",")))])
+}
+
+/// Most lines of a difference.
+const DIFF_LINES_MAX: usize = 100;
+/// Most characters of a member in it.
+const DIFF_CHARS_MAX: usize = 160;
+
+/// What changed in a skill, line by line: members of its frontmatter, and its files. `old` is `None` for a nested skill that
+/// nobody approved, and for an entry that was too long to store.
+#[must_use]
+pub fn render_diff(skill: &str, old: Option<&str>, new: &str) -> Vec<String> {
+    let Some(old) = old else {
+        let mut lines = vec![format!("{skill}: not approved yet")];
+        lines
+            .extend(member(new, "frontmatter").map(|text| format!("  frontmatter: {}", cut(text))));
+        return lines;
+    };
+    let mut lines = vec![format!("{skill}: changed")];
+    let fields = |entry| {
+        member(entry, "frontmatter")
+            .and_then(members)
+            .unwrap_or_default()
+    };
+    let (before, now) = (fields(old), fields(new));
+    let names: BTreeSet<&str> = before.iter().chain(&now).map(|(name, _)| &**name).collect();
+    for name in names {
+        let value = |of: &[(Cow<'_, str>, &RawValue)]| {
+            let field = of.iter().find(|(it, _)| it == name);
+            field.map_or("(none)".to_owned(), |(_, value)| cut(value.get()))
+        };
+        let (before, now) = (value(&before), value(&now));
+        if before != now {
+            lines.push(format!("  {name} was: {before}"));
+            lines.push(format!("  {name} is:  {now}"));
+        }
+    }
+    let files = |entry| Skill::parse(entry).map(|(_, skill)| skill.files);
+    match (files(old).flatten(), files(new).flatten()) {
+        (Some(before), Some(now)) => {
+            let names: BTreeSet<&str> = before.keys().chain(now.keys()).map(|it| &**it).collect();
+            lines.extend(names.into_iter().filter_map(|name| {
+                let size = |file: &FileRecord| format!("{} bytes", file.size);
+                match (before.get(name), now.get(name)) {
+                    (Some(before), Some(now)) if before == now => None,
+                    (Some(before), Some(now)) => Some(format!(
+                        "  changed {name}: {}, {} before",
+                        size(now),
+                        size(before)
+                    )),
+                    (None, Some(now)) => Some(format!("  added {name}: {}", size(now))),
+                    (Some(_), None) => Some(format!("  removed {name}")),
+                    (None, None) => None,
+                }
+            }));
+        }
+        (Some(_), None) => lines.push("  its content is dynamic now, without digests".into()),
+        (None, Some(_)) => lines.push("  its files have digests now".into()),
+        (None, None) => {}
+    }
+    if let Some(more) = lines.len().checked_sub(DIFF_LINES_MAX).filter(|n| *n > 0) {
+        lines.truncate(DIFF_LINES_MAX);
+        lines.push(format!("  and {more} more lines"));
+    }
+    lines
+}
+
+fn cut(text: &str) -> String {
+    let mut shown: String = text.chars().take(DIFF_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl FileRecord {
@@ -162,10 +433,18 @@ impl FileRecord {
     }
 }
 
-fn render_digest(bytes: &[u8]) -> Box<str> {
+/// The digest of a file as entries have it.
+#[must_use]
+pub fn render_digest(bytes: &[u8]) -> Box<str> {
     let hex = digest(&SHA256, bytes);
     let hex = hex.as_ref().iter().map(|byte| format!("{byte:02x}"));
     format!("sha256:{}", hex.collect::<String>()).into()
+}
+
+/// The URI of a skill as visible in a merged view.
+#[must_use]
+pub fn wrap_uri(server: &ServerId, uri: &str) -> String {
+    uris::wrap_skill(server, uri)
 }
 
 /// The entries of a list of skills, or the resources of a directory, or one entry, with their URIs as visible in a merged
@@ -190,82 +469,4 @@ pub fn wrap_uris(items: &[&str], server: &ServerId) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const FILE: &str = "skill://a/SKILL.md";
-
-    fn entry(text: &str) -> String {
-        let file = json!({"uri": "skill://a/SKILL.md", "digest": render_digest(text.as_bytes()), "size": text.len()});
-        json!({"uri": "skill://a/SKILL.md", "frontmatter": {"name": "a"}, "resources": [file]})
-            .to_string()
-    }
-
-    fn read(text: &str) -> String {
-        json!({"contents": [{"uri": "skill://a/SKILL.md", "text": text}]}).to_string()
-    }
-
-    /// EXT-044: a file that differs from the newest entry is rejected, by size or by digest; as text or as a blob.
-    #[test]
-    fn changed_files_are_rejected() {
-        let (server, mut digests) = (ServerId::new("s"), SkillDigests::default());
-        assert_eq!(digests.verify(&server, FILE, &read("x")), Ok(()));
-        digests.record(&server, &entry("h\u{e9}llo"));
-        assert_eq!(digests.verify(&server, FILE, &read("h\u{e9}llo")), Ok(()));
-        let blob = json!({"contents": [{"uri": "skill://a/SKILL.md", "blob": BASE64_STANDARD.encode("h\u{e9}llo")}]});
-        assert_eq!(digests.verify(&server, FILE, &blob.to_string()), Ok(()));
-        for (text, is_size) in [("h\u{e9}lla", false), ("hello", true), ("", true)] {
-            let (uri, mismatch) = digests.verify(&server, FILE, &read(text)).unwrap_err();
-            assert_eq!(uri, "skill://a/SKILL.md");
-            assert_eq!(matches!(mismatch, SkillMismatch::Size { .. }), is_size);
-        }
-        assert_eq!(
-            digests.verify(&ServerId::new("t"), FILE, &read("other")),
-            Ok(())
-        );
-        digests.record(
-            &server,
-            r#"{"uri":"skill://d/SKILL.md","resources":"dynamic"}"#,
-        );
-        digests.record(&server, &entry("new"));
-        assert_eq!(digests.verify(&server, FILE, &read("new")), Ok(()));
-        // It stays refused, and under another name as well.
-        let renamed = json!({"contents": [{"uri": "skill://b", "text": "any"}, {"text": "new"}]});
-        for _ in 0..2 {
-            assert!(digests.verify(&server, FILE, &read("any")).is_err());
-            assert!(digests.verify(&server, FILE, &renamed.to_string()).is_err());
-        }
-        // The newest entry of the skill counts, also where it has no digests any more.
-        digests.record(
-            &server,
-            r#"{"uri":"skill://a/SKILL.md","resources":"dynamic"}"#,
-        );
-        assert_eq!(digests.verify(&server, FILE, &read("any")), Ok(()));
-    }
-
-    #[test]
-    fn digests_are_bounded() {
-        let (server, mut digests) = (ServerId::new("s"), SkillDigests::default());
-        let file =
-            |n: usize| json!({"uri": format!("skill://a/{n}"), "digest": "sha256:0", "size": 1});
-        for chunk in 0..40 {
-            let files: Vec<_> = (0..512).map(|n| file(chunk * 512 + n)).collect();
-            let entry = json!({"uri": format!("skill://{chunk}"), "resources": files});
-            digests.record(&server, &entry.to_string());
-        }
-        assert!(digests.0[&server].files.len() <= FILES_MAX);
-    }
-
-    /// EXT-041: entries name the files as the merged view shows them; the rest stays to the byte.
-    #[test]
-    fn uris_of_entries_are_wrapped() {
-        let server = ServerId::new("docs");
-        let entry = r#"{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","n":1.0,"uri":"skill://x"},"resources":[{"uri":"skill://a/SKILL.md","digest":"d","size":1},{"uri":"github://o/r/b.md","digest":"e","size":2}]}"#;
-        let wrapped = r#"{"uri":"skill://docs/a/SKILL.md","frontmatter":{"name":"a","n":1.0,"uri":"skill://x"},"resources":[{"uri":"skill://docs/a/SKILL.md","digest":"d","size":1},{"uri":"mcpk://docs/github://o/r/b.md","digest":"e","size":2}]}"#;
-        assert_eq!(wrap_uris(&[entry], &server), [wrapped]);
-        let dynamic = r#"{"uri":"skill://d/SKILL.md","resources":"dynamic"}"#;
-        let wrapped = r#"{"uri":"skill://docs/d/SKILL.md","resources":"dynamic"}"#;
-        assert_eq!(wrap_uris(&[dynamic], &server), [wrapped]);
-    }
-}
+mod tests;

@@ -69,7 +69,7 @@ pub fn relayed_extensions_object(capabilities: &str) -> Option<String> {
 #[must_use]
 pub fn has_unknown_extension(capabilities: &str) -> bool {
     let extensions = relayed_extensions(capabilities);
-    extensions.iter().any(|(id, _)| *id != UI)
+    extensions.iter().any(|(id, _)| *id != UI && *id != SKILLS)
 }
 
 /// Capabilities with these extensions, an object, beside those that they have.
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(relayed_extensions_object(none), None, "{none}");
             assert!(!has_unknown_extension(none));
         }
-        let known = r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#;
+        let known = r#"{"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/skills":{}}}"#;
         assert!(!has_unknown_extension(known));
         let long = format!(
             r#"{{"extensions":{{"a.b/c":{{"x":"{}"}}}}}}"#,

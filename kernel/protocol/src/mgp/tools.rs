@@ -121,6 +121,9 @@ pub struct Filter {
 pub struct DiscoverToolsResult {
     /// The best match first.
     pub tools: Vec<DiscoveredTool>,
+    /// Skills that match by words, the best first (SEP-2640).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<SkillMatch>,
     /// The number of searched tools: those visible to the caller that pass the filter.
     pub total_available: usize,
     /// The strategy used.
@@ -136,6 +139,24 @@ pub struct DiscoverToolsResult {
     /// A note for the caller: no good match, or a truncated query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// A found skill. It is read with `resources/read`.
+#[derive(Debug, Serialize)]
+pub struct SkillMatch {
+    /// The URI of its SKILL.md for this caller.
+    pub uri: String,
+    /// Its server.
+    pub server: String,
+    /// Its name, as its server says: a label, not an identifier.
+    pub name: String,
+    /// What it is for, as its server says.
+    pub description: String,
+    /// True if it is considered a match at all.
+    pub fits: bool,
+    /// True if its server publishes no digests for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dynamic: bool,
 }
 
 /// A found tool.
@@ -442,6 +463,7 @@ mod tests {
         };
         let mut answer = DiscoverToolsResult {
             tools: vec![DiscoveredTool::Whole(found)],
+            skills: Vec::new(),
             total_available: 47,
             search_strategy: Strategy::Semantic,
             fallback_strategy: None,

@@ -97,7 +97,7 @@ pub struct RemoveServer {
 }
 
 /// `mgp servers add`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "Examples:
   mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   mgp servers add search --env BRAVE_KEY --env LOG_LEVEL=debug -- npx -y brave-search

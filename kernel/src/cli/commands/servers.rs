@@ -54,6 +54,22 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
     }
 }
 
+/// Adds a server that this program started itself, without further options.
+pub(super) fn add_program(
+    context: &CliContext,
+    id: &str,
+    command: Vec<String>,
+    project: bool,
+) -> Result<(), Failure> {
+    let typed = Add {
+        id: id.to_owned(),
+        command,
+        project,
+        ..Add::default()
+    };
+    add::add(context, &typed)
+}
+
 /// Whether this is a name of the registry without a command or URL.
 fn is_registry_name(typed: &Add) -> bool {
     registry::is_registry_name(&typed.id) && typed.command.is_empty() && typed.url.is_none()

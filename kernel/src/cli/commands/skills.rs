@@ -4,8 +4,9 @@ use mgp_protocol::mcp::{Method, resources, skills};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cli::args::{ListArgs, OneSkill, Skills};
+use crate::cli::args::{ListArgs, OneSkill, ServeSkills, Skills};
 use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
+use crate::cli::commands::servers;
 use crate::cli::failure::Failure;
 use crate::cli::print::{new_table, print_line};
 use crate::cli::text_format::{first_line, sanitize_line};
@@ -40,6 +41,7 @@ pub(super) fn run(context: &CliContext, typed: &Skills) -> Result<(), Failure> {
         Skills::List(typed) => list(context, typed),
         Skills::Show(typed) => show(context, typed),
         Skills::Verify(typed) => verify(context, typed),
+        Skills::Serve(typed) => serve(context, typed),
     }
 }
 
@@ -67,6 +69,25 @@ fn list(context: &CliContext, typed: &ListArgs) -> Result<(), Failure> {
         ]);
     }
     print_line(table)
+}
+
+/// Adds the folder as a server, whose program is this one.
+fn serve(context: &CliContext, typed: &ServeSkills) -> Result<(), Failure> {
+    let folder = &typed.folder;
+    let whole = folder.canonicalize().ok().filter(|it| it.is_dir());
+    let whole = whole.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{} is no folder that can be read",
+            folder.display()
+        ))
+    })?;
+    let program = std::env::current_exe()?;
+    let texts = [program, "__skills".into(), whole].map(|it| it.to_str().map(str::to_owned));
+    let command: Option<Vec<String>> = texts.into_iter().collect();
+    let command = command.ok_or_else(|| {
+        Failure::Usage("the path of the folder or of the program is no UTF-8".into())
+    })?;
+    servers::add_program(context, &typed.name, command, typed.project)
 }
 
 fn entry(context: &CliContext, typed: &OneSkill) -> Result<Value, Failure> {

@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::tasks::TaskRecord;
+use mgp_calls::SkillTable;
 use mgp_doors::Revocation;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_policy::{PermissionsHandle, PinsHandle};
+use mgp_runtime::EventSink;
 use mgp_servers::Connector;
 use mgp_tools::CatalogHandle;
 use mgp_tools::registrar::{Names, PendingApprovals, Registrar, Registrations};
@@ -79,6 +81,7 @@ impl AgentComponents {
 /// What the operator approves: definitions of tools, permissions, and registered servers.
 pub(super) struct ApprovalComponents {
     pub(super) pins: PinsHandle,
+    pub(super) skills: Arc<SkillTable>,
     pub(super) permissions: PermissionsHandle,
     pub(super) registrar: Arc<Registrar>,
     pub(super) registered_names: Arc<Names>,
@@ -94,12 +97,21 @@ impl ApprovalComponents {
     ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
         let (approvals, access, audit) = (&shared.approvals, &shared.access, &shared.audit);
+        let pin_tasks = start_task_supervisor("pins", root).await?;
         let pins = PinsHandle::new(
             options.data_dir.join("pins"),
             approvals.clone(),
             audit.clone(),
             pin_decision_sink(&shared.servers),
-            start_task_supervisor("pins", root).await?,
+            pin_tasks.clone(),
+        );
+        // What is decided about a skill holds from its next use.
+        let skill_pins = PinsHandle::new(
+            options.data_dir.join("skills/pins"),
+            approvals.clone(),
+            audit.clone(),
+            EventSink::new(|_| ()),
+            pin_tasks,
         );
         let permissions = PermissionsHandle::new(
             approvals.clone(),
@@ -118,12 +130,14 @@ impl ApprovalComponents {
             approvals: approvals.clone(),
             audit: audit.clone(),
             pins: pins.clone(),
+            skill_pins: skill_pins.clone(),
             pending_approvals: PendingApprovals::default(),
             supervisor: start_task_supervisor("registrar", root).await?,
             tree: OnceLock::new(),
         };
         Ok(Self {
             pins,
+            skills: Arc::new(SkillTable::new(skill_pins)),
             permissions,
             registrar: Arc::new(registrar),
             registered_names,

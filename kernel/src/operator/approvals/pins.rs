@@ -42,7 +42,7 @@ impl Operator {
         let pair = pair.map_err(Refusal::Internal)?;
         json(&Definitions {
             approved: pair.approved,
-            now: pair.current.map(|tool| tool.raw.to_string()),
+            now: pair.current.map(|tool| tool.text.to_string()),
         })
     }
 

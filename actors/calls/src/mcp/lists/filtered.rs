@@ -69,6 +69,10 @@ pub(crate) fn page_with_exposure(
         exposure,
         with_apps,
         catalog: shown.catalog.generation(),
+        skills: match kind {
+            ListKind::Resources => cx.skills.generation(),
+            ListKind::Tools | ListKind::Prompts | ListKind::Templates => 0,
+        },
         view: view.clone(),
         kind,
         form,
@@ -118,13 +122,20 @@ fn filter_list(
         Some(ui) if key.with_apps || ui.is_app_only => key.with_apps,
         Some(_) | None => showing.is_listed(key.exposure, server, tool) || cached(server, tool),
     };
-    let keep = |server: &ServerId, tool: Option<&str>| {
-        tool.is_none_or(|tool| lists(server, tool))
-            && table.is_allowed(principal, server, tool, now)
+    let keep = |server: &ServerId, name: Option<&str>| match (key.kind, name) {
+        (ListKind::Resources, Some(uri)) => {
+            let skill = cx.skills.find_skill(server, uri);
+            table.is_allowed(principal, server, skill.as_deref(), now)
+        }
+        (_, tool) => {
+            tool.is_none_or(|tool| lists(server, tool))
+                && table.is_allowed(principal, server, tool, now)
+        }
     };
     let (whose, named) = (&key.audience, &key.agent);
     let (exposure, with_apps) = (key.exposure, key.with_apps);
-    let audience = format!("{whose:?} {named:?} {exposure:?} {held:?} {with_apps}");
+    let skills = key.skills;
+    let audience = format!("{whose:?} {named:?} {exposure:?} {held:?} {with_apps} {skills}");
     let (view, kind, form) = (&key.view, key.kind, key.form);
     shown.catalog.filter(view, kind, form, &audience, keep)
 }
@@ -149,6 +160,8 @@ fn uis_of_tools<'a>(
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListKey {
     catalog: u64,
+    /// The known skills, which decide about their files.
+    skills: u64,
     view: CatalogView,
     kind: ListKind,
     form: ListForm,

@@ -42,6 +42,7 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/pages/cluster.js", "pages/cluster.js", SCRIPT),
     file!("/console/pages/now.js", "pages/now.js", SCRIPT),
     file!("/console/pages/pins.js", "pages/pins.js", SCRIPT),
+    file!("/console/pages/skills.js", "pages/skills.js", SCRIPT),
     file!("/console/pages/servers.js", "pages/servers.js", SCRIPT),
     file!("/console/pages/try.js", "pages/try.js", SCRIPT),
     file!("/console/pages/waiting.js", "pages/waiting.js", SCRIPT),

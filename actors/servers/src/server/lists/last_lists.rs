@@ -46,7 +46,7 @@ impl ServerActor {
             let reading = task::run_blocking("lists.read_last", move || {
                 let last = restore(watch.pins.last_lists(&id, &command)?, offer)?;
                 // Changes that wait for the operator stay blocked.
-                let tools = last.offer.tools();
+                let tools = last.offer.tools().iter().map(|tool| &**tool);
                 let compared = watch.pins.compare(&id, tools, &watch.rules);
                 compared.is_ok().then_some(last)
             });

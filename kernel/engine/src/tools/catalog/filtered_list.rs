@@ -1,5 +1,6 @@
 //! A list for callers that may see only a part of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,7 +36,7 @@ impl FilteredList {
 }
 
 impl Catalog {
-    /// Filters a list of a view. `keep` gets the server of an entry and, for a tool, its own name. `audience` identifies the
+    /// Filters a list of a view. `keep` gets the server of an entry and, for a tool or a resource, its own name or URI. `audience` identifies the
     /// callers that see the same entries. `None` if the view has no lists.
     #[must_use]
     pub fn filter(
@@ -60,9 +61,9 @@ impl Catalog {
                 (CatalogView::All | CatalogView::Set(_), _, _) => {
                     let servers = self.item_servers(kind, key);
                     servers.iter().any(|server| keep(server, None))
-                        || owner.is_some_and(|(server, tool)| keep(server, tool))
+                        || owner.is_some_and(|(server, name)| keep(server, name.as_deref()))
                 }
-                _ => owner.is_some_and(|(server, tool)| keep(server, tool)),
+                _ => owner.is_some_and(|(server, name)| keep(server, name.as_deref())),
             }
         };
         Some(FilteredList(list.filtered(
@@ -91,30 +92,34 @@ impl Catalog {
         servers.unwrap_or_default()
     }
 
-    /// The server of an entry and, for a tool, its own name.
+    /// The server of an entry and, for a tool or a resource, its own name or URI.
     fn owner<'a>(
         &'a self,
         view: &CatalogView,
         kind: ListKind,
         key: &'a str,
-    ) -> Option<(&'a ServerId, Option<&'a str>)> {
+    ) -> Option<(&'a ServerId, Option<Cow<'a, str>>)> {
         let content = self.view_content(view)?;
         if let CatalogView::One(server) = view
             && kind != ListKind::Tools
         {
-            return self.offers.get_key_value(server).map(|(id, _)| (id, None));
+            let uri = (kind == ListKind::Resources).then_some(Cow::Borrowed(key));
+            return self.offers.get_key_value(server).map(|(id, _)| (id, uri));
         }
         match kind {
             ListKind::Tools => {
                 let tool = content.tools.get(key)?;
-                Some((&tool.server, Some(&tool.own_name)))
+                Some((&tool.server, Some(Cow::Borrowed(&*tool.own_name))))
             }
             ListKind::Prompts => Some((&content.prompts.get(key)?.server, None)),
             ListKind::Resources if uris::is_wrapped(key) => {
-                let (server, _) = uris::unwrap(key)?;
-                Some((self.offers.get_key_value(&*server)?.0, None))
+                let (server, uri) = uris::unwrap(key)?;
+                Some((self.offers.get_key_value(&*server)?.0, Some(uri)))
             }
-            ListKind::Resources => Some((content.resource(key)?.server, None)),
+            ListKind::Resources => {
+                let resource = content.resource(key)?;
+                Some((resource.server, Some(resource.uri)))
+            }
             ListKind::Templates => Some((&content.template(key)?.server, None)),
         }
     }

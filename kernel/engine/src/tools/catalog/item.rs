@@ -18,6 +18,7 @@ pub(super) use self::repair::repair;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementInputs};
+use crate::tools::skills::SKILL_FILE;
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
 use crate::tools::apps::{self, ToolUi};
@@ -47,6 +48,9 @@ pub(crate) enum BadItem {
     /// The name or URI is empty or too long.
     #[error("\"{0}\" must have between 1 and {1} bytes")]
     NameLength(&'static str, usize),
+    /// A tool is named as skills are: a grant of the skill would be one of the tool.
+    #[error("\"name\" ends in {SKILL_FILE}, as the names of skills do")]
+    SkillName,
     /// A required member is missing.
     #[error("the definition has no \"{0}\"")]
     MissingMember(&'static str),
@@ -309,6 +313,9 @@ impl Definition for CatalogTool {
     fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
         let fields = Fields::parse(raw)?;
         let name = fields.own_name("name", NAME_MAX)?;
+        if name.text.ends_with(SKILL_FILE) {
+            return Err(BadItem::SkillName);
+        }
         let header = ItemNames::new(reader.server, raw, &name);
         let input = fields.schema("inputSchema");
         let input = input.ok_or(BadItem::MissingMember("inputSchema"))?;

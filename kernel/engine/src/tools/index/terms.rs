@@ -44,7 +44,7 @@ impl Term {
 }
 
 /// The first `most` words of a text as stems, without the words that tell nothing.
-pub(super) fn split_stems(text: &str, most: usize) -> Vec<String> {
+pub(in crate::tools) fn split_stems(text: &str, most: usize) -> Vec<String> {
     let mut out = Vec::new();
     for run in word_runs(text) {
         let parts = split_parts(run);

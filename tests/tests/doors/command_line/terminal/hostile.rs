@@ -62,7 +62,7 @@ const SHOWN: [&str; 40] = [
 const OTHERS: &str = "up down demo stdio console accept backup restore import export connect trust \
     untrust completions trace replay approve answer deny \
     service-install service-status service-remove servers-search servers-add servers-remove servers-start servers-stop \
-    servers-restart servers-update secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
+    servers-restart servers-update skills-serve secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
     mcpl-sets-enable mcpl-sets-disable mcpl-sets-reset mcpl-forget state-log state-rollback audit-acknowledge events-tail \
     grants-add grants-remove shares-add shares-remove logins-add logins-remove permissions-remove \
     nodes-show nodes-invite nodes-join nodes-list nodes-remove nodes-rename nodes-promote nodes-demote \
@@ -146,7 +146,7 @@ async fn text_of_a_server_neither_controls_the_terminal_nor_forges_a_line() {
         json!({"tool": {"name": name, "inputSchema": {"type": "object"}}, "answers": [answer]})
     });
     let answers = json!(answers).to_string();
-    let skill = json!({"uri": format!("skill://said/{HOSTILE}"), "resources": "dynamic",
+    let skill = json!({"uri": format!("skill://said/{HOSTILE}/SKILL.md"), "resources": "dynamic",
         "frontmatter": {"name": HOSTILE, "description": HOSTILE, HOSTILE: [HOSTILE]}});
     let methods = json!({"skills/list": {"skills": [skill]}, "skills/get": {"skill": skill}});
     let methods = methods.to_string();
