@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,7 +11,7 @@ use mgp_protocol::framing::Frame;
 use mgp_protocol::jsonrpc::{
     self, ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message,
 };
-use mgp_protocol::mcp::meta::SKILLS;
+use mgp_protocol::mcp::meta::{SKILLS, SUBSCRIPTION_ID};
 use mgp_transports::lines::{self, LineSink, QueueLimits, ReadEnd, WriteEnd};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -38,15 +39,14 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let (sink, writer) = lines::line_channel(QueueLimits::default());
     let writer = tokio::spawn(writer.run(output, WRITE_TIMEOUT));
-    let skills = std::sync::Mutex::new(scan(&folder, None)?);
-    let lock = || {
-        skills
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    };
+    let served = Mutex::new(Served {
+        skills: scan(&folder, None)?,
+        listener: None,
+    });
+    let lock = || served.lock().unwrap_or_else(PoisonError::into_inner);
     let reading = lines::read_lines(input, LINE_BYTES_MAX, |frame| {
         if let Frame::Line(line) = frame
-            && let Some(answer) = handle_line(&lock(), &line)
+            && let Some(answer) = lock().handle_line(&line)
         {
             send_line(&sink, answer);
         }
@@ -55,13 +55,13 @@ pub(super) async fn serve(
         while changes.recv().await.is_some() {
             tokio::time::sleep(SETTLE).await;
             let _ = changes.try_recv();
-            match scan(&folder, Some(&lock())) {
-                Ok(found) if found != *lock() => {
-                    *lock() = found;
-                    let line = jsonrpc::notification("notifications/resources/list_changed", None);
-                    let _ = sink.send_low_priority(line.into());
+            let found = scan(&folder, Some(&lock().skills));
+            match found {
+                Ok(found) => {
+                    if let Some(line) = lock().replace(found) {
+                        let _ = sink.send_low_priority(line.into());
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => eprintln!("{}: {error}", folder.display()),
             }
         }
@@ -95,7 +95,44 @@ fn send_line(sink: &LineSink, line: Vec<u8>) {
     }
 }
 
-fn handle_line(skills: &FolderSkills, line: &[u8]) -> Option<Vec<u8>> {
+/// What the connection knows.
+struct Served {
+    skills: FolderSkills,
+    /// The id of the newest `subscriptions/listen`, as JSON: the kernel has one open.
+    listener: Option<String>,
+}
+
+impl Served {
+    /// The notification of a change, if there is one and somebody listens.
+    fn replace(&mut self, found: FolderSkills) -> Option<Vec<u8>> {
+        if found == self.skills {
+            return None;
+        }
+        self.skills = found;
+        let id = self.listener.as_deref()?;
+        let params = format!(r#"{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}"#);
+        let method = "notifications/resources/list_changed";
+        Some(jsonrpc::notification(method, Some(&params)))
+    }
+
+    fn handle_line(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+        if let Ok(Message::Request { id, method, .. }) = jsonrpc::parse(line)
+            && method == "subscriptions/listen"
+        {
+            let id = id.as_json();
+            let params = format!(
+                r#"{{"notifications":{{"resourcesListChanged":true}},"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}"#
+            );
+            let method = "notifications/subscriptions/acknowledged";
+            let acknowledged = jsonrpc::notification(method, Some(&params));
+            self.listener = Some(id.to_owned());
+            return Some(acknowledged);
+        }
+        answer_line(&self.skills, line)
+    }
+}
+
+fn answer_line(skills: &FolderSkills, line: &[u8]) -> Option<Vec<u8>> {
     match jsonrpc::parse(line) {
         Ok(Message::Request {
             id, method, params, ..

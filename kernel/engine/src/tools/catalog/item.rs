@@ -18,11 +18,11 @@ pub(super) use self::repair::repair;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementInputs};
-use crate::tools::skills::SKILL_FILE;
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
 use crate::tools::apps::{self, ToolUi};
 use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
+use crate::tools::skills::SKILL_FILE;
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
 /// Longest definition, in bytes.

@@ -266,6 +266,15 @@ fn lists_are_bounded() {
     assert!(offer.rejected().0[1].item.len() <= 80);
 }
 
+/// EXT-046: no tool is named as a skill, so that no grant of a skill is one of a tool.
+#[test]
+fn tool_named_as_a_skill_is_rejected() {
+    let tool = r#"{"name":"skill://a/SKILL.md","inputSchema":{}}"#.to_owned();
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &[tool]);
+    assert_eq!(offer.counts().tools, 0);
+    assert!(matches!(offer.rejected().0[0].reason, BadItem::SkillName));
+}
+
 #[test]
 fn a_definition_over_several_lines_becomes_one() {
     let raw = "{\r\n  \"name\": \"x\",\n  \"description\": \"a\\nb\",\n \"inputSchema\": {\"type\": \"object\"}\n}";
