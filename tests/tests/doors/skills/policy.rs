@@ -32,7 +32,7 @@ async fn skills_are_granted_one_by_one() {
     let other = "mcpk://docs/github://o/daily/SKILL.md";
     assert_eq!(uris(&mut merged).await, [other]);
     let listed = merged.request("resources/list", json!({})).await.result();
-    assert_eq!(listed["resources"], json!([]));
+    assert!(!listed.to_string().contains("skill://"), "{listed}");
     for uri in [
         "refunds/SKILL.md",
         "refunds/references/a.md",
