@@ -10,9 +10,12 @@ pub mod confirmations;
 pub mod listener;
 pub mod name_sources;
 mod rates;
+mod relayed;
 mod replicas;
 mod result_names;
 mod result_pages;
+mod skill_table;
+mod skills;
 pub mod unoffered_capabilities;
 
 /// The methods of MCP that agents call.
@@ -73,11 +76,11 @@ pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};
 pub use self::mcp::lists::exposure::{AgentExposure, ExposureSettings, ToolCounts};
 pub use self::mcp::lists::filtered::FilteredLists;
-pub use self::mcp::skills::SkillTable;
 pub use self::mgp::stream::CallStreams;
 pub use self::rates::Rates;
 pub use self::replicas::CallAffinity;
 pub use self::result_pages::TruncatedResults;
+pub use self::skill_table::SkillTable;
 
 use crate::checks::access;
 use crate::name_sources::NameSources;

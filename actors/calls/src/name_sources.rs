@@ -11,7 +11,7 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
-use crate::mcp::skills::SkillTable;
+use crate::skill_table::SkillTable;
 use mgp_callers::{Directory, RegisteredAgents};
 use mgp_policy::AccessHandle;
 use mgp_servers::ServerTable;

@@ -33,12 +33,25 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// Those of the folder, the input and the output.
 pub(super) async fn serve(
     input: impl AsyncRead + Unpin,
-    output: impl AsyncWrite + Unpin + Send + 'static,
+    output: impl AsyncWrite + Unpin,
     folder: PathBuf,
-    mut changes: mpsc::Receiver<()>,
+    changes: mpsc::Receiver<()>,
 ) -> io::Result<()> {
     let (sink, writer) = lines::line_channel(QueueLimits::default());
-    let writer = tokio::spawn(writer.run(output, WRITE_TIMEOUT));
+    let answering = answer_lines(input, sink, folder, changes);
+    match tokio::join!(answering, writer.run(output, WRITE_TIMEOUT)) {
+        (Err(error) | Ok(ReadEnd::Failed(error)), _) | (_, WriteEnd::Failed(error)) => Err(error),
+        (Ok(ReadEnd::Eof | ReadEnd::Runaway), WriteEnd::Closed | WriteEnd::Stalled) => Ok(()),
+    }
+}
+
+/// The same; the output ends with the sink.
+async fn answer_lines(
+    input: impl AsyncRead + Unpin,
+    sink: LineSink,
+    folder: PathBuf,
+    mut changes: mpsc::Receiver<()>,
+) -> io::Result<ReadEnd> {
     let served = Mutex::new(Served {
         skills: scan(&folder, None)?,
         listener: None,
@@ -67,16 +80,10 @@ pub(super) async fn serve(
         }
         std::future::pending::<()>().await;
     };
-    let heard = tokio::select! {
+    Ok(tokio::select! {
         heard = reading => heard,
         () = following => unreachable!("it never ends"),
-    };
-    drop(sink);
-    let wrote = writer.await.map_err(io::Error::other)?;
-    match (heard, wrote) {
-        (ReadEnd::Failed(error), _) | (_, WriteEnd::Failed(error)) => Err(error),
-        (ReadEnd::Eof | ReadEnd::Runaway, WriteEnd::Closed | WriteEnd::Stalled) => Ok(()),
-    }
+    })
 }
 
 /// Reads the folder, and writes to the log what is newly left out of it.

@@ -151,6 +151,26 @@ pub(crate) fn is_server_open(cx: &Context, caller: &Caller, server: &ServerId) -
     table.is_server_open(&caller.identity(), server, unix_ms())
 }
 
+/// Whether the caller may use this skill: it is granted to it as a tool is, and no change of it waits for the operator.
+pub(crate) fn can_use_skill(cx: &Context, caller: &Caller, server: &ServerId, skill: &str) -> bool {
+    let table = cx.policies.access.table();
+    table.is_allowed(&caller.identity(), server, Some(skill), unix_ms())
+        && !cx.skills.pins().is_blocked(server, skill)
+}
+
+/// Whether a resource is open to the caller: with its server, or if it is a file of a skill, with that.
+pub(crate) fn is_resource_open(
+    cx: &Context,
+    caller: &Caller,
+    server: &ServerId,
+    uri: &str,
+) -> bool {
+    match cx.skills.find_skill(server, uri) {
+        Some(skill) => can_use_skill(cx, caller, server, &skill),
+        None => is_server_open(cx, caller, server),
+    }
+}
+
 /// Whether the caller may know that the server exists.
 pub(crate) fn can_see_server(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();

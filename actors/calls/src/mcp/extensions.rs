@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::extensions::{
     has_unknown_extension, is_specified_for, relayed_extensions, with_extensions,
 };
-use mgp_protocol::mcp::meta::{SKILLS, UI, progress_token};
+use mgp_protocol::mcp::meta::{SKILLS, UI};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::Map;
@@ -20,11 +20,11 @@ use crate::Context;
 use crate::audit;
 use crate::checks::access;
 use crate::mcp::skills;
+use crate::relayed::Relayed;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
-use mgp_servers::link::{FinalCheck, Peer};
-use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
+use mgp_servers::link::Peer;
 
 /// The capabilities of a view of one server, with the extensions it declared.
 pub(crate) fn add_server_extensions(capabilities: &str, peer: &Peer, version: Version) -> String {
@@ -117,54 +117,6 @@ pub async fn relay(cx: &Context, request: &Request) -> Outcome {
         relayed.send(cx, request).await
     })
     .await
-}
-
-/// A request of an extension, as it goes to its server.
-pub(crate) struct Relayed<'a> {
-    pub(crate) server: &'a ServerId,
-    /// What the caller must have access to, named as a tool is; without it, the server as a whole.
-    pub(crate) tool: Option<&'a str>,
-    pub(crate) method: &'a str,
-    pub(crate) params: &'a str,
-    /// A part of the params, and what stands there for the server.
-    pub(crate) edit: (&'a str, &'a str),
-    /// The answer to a caller without access.
-    pub(crate) unknown: Refusal,
-}
-
-impl Relayed<'_> {
-    /// Sends it if the caller has access.
-    pub(crate) async fn send(self, cx: &Context, request: &Request) -> Outcome {
-        let (caller, unknown) = (&request.caller, self.unknown.clone());
-        let final_check = access::admit(cx, caller, self.server, self.tool, unknown)?;
-        self.dispatch(cx, request, Some(&final_check)).await
-    }
-
-    /// Sends a request that is the kernel's own: the caller gets only what it has access to.
-    pub(crate) async fn send_as_kernel(self, cx: &Context, request: &Request) -> Outcome {
-        self.dispatch(cx, request, None).await
-    }
-
-    async fn dispatch(
-        self,
-        cx: &Context,
-        request: &Request,
-        final_check: Option<&dyn FinalCheck>,
-    ) -> Outcome {
-        let outgoing = Outgoing {
-            tool: None,
-            final_check,
-            method: self.method,
-            params: self.params,
-            may_hold_mgp: may_hold_mgp(self.params),
-            mcpl: None,
-            edit: self.edit,
-            token: progress_token(self.params)?,
-            stream_options: None,
-            header_params: HeaderParams::default(),
-        };
-        cx.upstream(self.server).send(request, outgoing).await
-    }
 }
 
 /// Relays a notification of a client to the server of its endpoint, if that declares an extension that the kernel does not

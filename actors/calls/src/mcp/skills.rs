@@ -3,10 +3,6 @@
 //! A skill is named by its server and its own URI, in grants, sets and pins as well. Its files are open to whoever may use
 //! the innermost skill that they belong to.
 
-mod listing;
-mod search;
-mod table;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,27 +10,27 @@ use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::skills;
 use mgp_engine::tools::uris;
-use mgp_json::{elements, member, quote, set_members, unquote};
+use mgp_json::{member, quote, set_members, unquote};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
-use mgp_protocol::mcp::extensions::{is_specified_for, relayed_extensions};
+use mgp_protocol::mcp::extensions::is_specified_for;
 use mgp_protocol::mcp::meta::SKILLS;
 use mgp_protocol::mcp::{self, resources};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
-use serde_json::value::RawValue;
 use serde_json::{Map, json};
 
-pub use self::listing::list;
-pub(crate) use self::search::search;
-pub use self::table::SkillTable;
 use crate::Context;
 use crate::answer::{parse_string, require_params};
 use crate::audit;
 use crate::checks::access;
-use crate::mcp::extensions::Relayed;
+use crate::relayed::Relayed;
+use crate::skills::{declares_skills, items, list_all, list_skills, send_list, skill_servers};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
+
+/// Most bytes of all servers' lists together; entries beyond it are left out.
+const LIST_BYTES_MAX: usize = 8 << 20;
 
 /// Verifies what was read of a server, by its own URI, against the digests of its skills. A file that differs is refused and
 /// recorded; the next `skills/get` or `skills/list` brings the digests of its new content.
@@ -71,52 +67,12 @@ pub(crate) fn verify(
     )))
 }
 
-/// Whether the server declares skills. Those of other nodes are not listed here.
-fn declares_skills(cx: &Context, server: &ServerId) -> bool {
-    let shown = cx.catalog.load();
-    let peer = shown.peers.get(server).filter(|_| !server.is_remote());
-    peer.is_some_and(|peer| {
-        let extensions = relayed_extensions(&peer.raw_capabilities);
-        extensions.iter().any(|(id, _)| *id == SKILLS)
-    })
-}
-
-/// The servers with skills of this view, of which the caller may know.
-fn skill_servers(cx: &Context, caller: &Caller) -> Vec<ServerId> {
-    let shown = cx.catalog.load();
-    let servers = shown.peers.keys().filter(|id| caller.view.includes(id));
-    servers
-        .filter(|id| declares_skills(cx, id) && access::can_see_server(cx, caller, id))
-        .cloned()
-        .collect()
-}
-
 /// True if the methods of skills exist for this caller: they are specified for its version, and some server has skills. The
 /// operator uses them in a session.
 #[must_use]
 pub fn is_offered(cx: &Context, caller: &Caller) -> bool {
     caller.operator
         || is_specified_for(SKILLS, caller.version) && !skill_servers(cx, caller).is_empty()
-}
-
-/// Whether the caller may use this skill: it is granted to it as a tool is, and no change of it waits for the operator.
-fn can_use(cx: &Context, caller: &Caller, server: &ServerId, skill: &str) -> bool {
-    let table = cx.policies.access.table();
-    table.is_allowed(&caller.identity(), server, Some(skill), unix_ms())
-        && !cx.skills.pins().is_blocked(server, skill)
-}
-
-/// Whether a resource is open to the caller: with its server, or if it is a file of a skill, with that.
-pub(crate) fn is_resource_open(
-    cx: &Context,
-    caller: &Caller,
-    server: &ServerId,
-    uri: &str,
-) -> bool {
-    match cx.skills.find_skill(server, uri) {
-        Some(skill) => can_use(cx, caller, server, &skill),
-        None => access::is_server_open(cx, caller, server),
-    }
 }
 
 /// Lists the skills of the server that a URI of a merged view names, if that was not done yet.
@@ -127,7 +83,7 @@ pub(crate) async fn learn(cx: &Context, request: &Request, uri: &str) {
         && !cx.skills.knows(&server)
         && declares_skills(cx, &server)
     {
-        listing::list_skills(cx, request, &server).await;
+        list_skills(cx, request, &server).await;
     }
 }
 
@@ -147,7 +103,7 @@ pub(crate) async fn admit_file(
         if !declares_skills(cx, server) {
             return Ok(None);
         }
-        listing::list_skills(cx, request, server).await;
+        list_skills(cx, request, server).await;
     }
     let unknown = || Refusal::UnknownResource(shown.to_owned());
     if cx.skills.has_any(server) && skills::has_dot_segments(own) {
@@ -155,7 +111,7 @@ pub(crate) async fn admit_file(
     }
     let skill = cx.skills.find_skill(server, own);
     match skill {
-        Some(skill) if !can_use(cx, caller, server, &skill) => Err(unknown()),
+        Some(skill) if !access::can_use_skill(cx, caller, server, &skill) => Err(unknown()),
         skill => Ok(skill),
     }
 }
@@ -171,7 +127,66 @@ pub(crate) fn find_unlisted_file(
         CatalogView::All | CatalogView::Set(_) => uris::unwrap_skill(uri)?,
     };
     cx.skills.find_skill(&server, &own)?;
-    is_resource_open(cx, caller, &server, &own).then_some((server, own))
+    access::is_resource_open(cx, caller, &server, &own).then_some((server, own))
+}
+
+/// `skills/list`: of one server as it is, of several in one list. Of a server that fails or sleeps, its last list counts.
+///
+/// # Errors
+/// [`Refusal::UnknownMethod`] without a server with skills; at the endpoint of one server, its own error.
+pub async fn list(cx: &Context, request: &Request) -> Outcome {
+    let params = request.params.as_deref().unwrap_or("{}");
+    let servers = skill_servers(cx, &request.caller);
+    audit::run_audited(cx, request, async |facts| {
+        facts.set_request(&request.method, request, None);
+        cx.policies.rates.count_call(&request.caller.agent)?;
+        if let (CatalogView::One(_), [only]) = (&request.caller.view, &*servers) {
+            facts.set_server(only);
+            return list_page(cx, request, only, params).await;
+        }
+        if member(params, "cursor").is_some() {
+            return Err(Refusal::BadCursor);
+        }
+        let (mut skills, mut bytes) = (Vec::new(), 0);
+        for (server, listed) in servers.iter().zip(list_all(cx, request, &servers).await) {
+            for skill in listed {
+                bytes += skill.text.len();
+                if bytes <= LIST_BYTES_MAX
+                    && access::can_use_skill(cx, &request.caller, server, &skill.uri)
+                {
+                    skills.extend(skills::wrap_uris(&[&skill.text], server));
+                }
+            }
+        }
+        // Servers come and go, so this answer may not be cached.
+        let skills = skills.join(",");
+        Ok(format!(
+            r#"{{"resultType":"complete","skills":[{skills}],"ttlMs":0,"cacheScope":"private"}}"#
+        )
+        .into())
+    })
+    .await
+}
+
+/// A page of a server at its own endpoint, without skills that are closed to the caller.
+async fn list_page(cx: &Context, request: &Request, server: &ServerId, params: &str) -> Outcome {
+    let page = send_list(cx, request, server, params).await?;
+    let text = std::str::from_utf8(&page).unwrap_or_default();
+    let all = items(text, "skills");
+    let is_whole = member(params, "cursor").is_none() && member(text, "nextCursor").is_none();
+    let recorded = cx.skills.record(cx, server, &all, is_whole).await?;
+    let open = all.iter().zip(&recorded).filter(|(_, recorded)| {
+        let uri = recorded.as_ref();
+        uri.is_ok_and(|uri| access::can_use_skill(cx, &request.caller, server, uri))
+    });
+    let open: Vec<&str> = open.map(|(entry, _)| *entry).collect();
+    match open.len() == all.len() {
+        true => Ok(page),
+        false => {
+            let open = format!("[{}]", open.join(","));
+            Ok(set_members(text, &[("skills", &open)]).into())
+        }
+    }
 }
 
 /// `skills/get`: the entry of one skill.
@@ -192,7 +207,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     let recorded = cx.skills.record(cx, server, &[skill], false).await?;
     let bad = |why: &skills::BadSkill| Refusal::Forbidden(format!("server {server}: {why}"));
     let uri = recorded[0].as_ref().map_err(bad)?;
-    if !can_use(cx, &request.caller, server, uri) {
+    if !access::can_use_skill(cx, &request.caller, server, uri) {
         return Err(target.unknown());
     }
     match target.is_own {
@@ -219,8 +234,8 @@ pub async fn read_directory(cx: &Context, request: &Request) -> Outcome {
     let is_open = |child: &&&str| {
         let uri = member(child, "uri").and_then(unquote).unwrap_or_default();
         let within = format!("{uri}/");
-        is_resource_open(cx, &request.caller, server, &uri)
-            && is_resource_open(cx, &request.caller, server, &within)
+        access::is_resource_open(cx, &request.caller, server, &uri)
+            && access::is_resource_open(cx, &request.caller, server, &within)
     };
     let open: Vec<&str> = all.iter().filter(is_open).copied().collect();
     if target.is_own && open.len() == all.len() {
@@ -279,7 +294,7 @@ impl SkillRequest {
 
     /// The entry of the server's list, as a result: for servers without `skills/get`.
     async fn find_listed(&self, cx: &Context, request: &Request) -> Outcome {
-        let listed = listing::list_skills(cx, request, &self.server).await;
+        let listed = list_skills(cx, request, &self.server).await;
         let skill = listed.into_iter().find(|skill| *skill.uri == *self.own);
         let skill = skill.ok_or_else(|| {
             Refusal::BadParams(format!(
@@ -320,11 +335,4 @@ fn is_unknown_method(refusal: &Refusal) -> bool {
     let code = refusal.relayed_error().and_then(|it| member(it, "code"));
     code.is_some_and(|code| code.parse() == Ok(METHOD_NOT_FOUND))
         || matches!(refusal, Refusal::UnknownMethod(_))
-}
-
-/// The items of a list in a result.
-fn items<'a>(result: &'a str, name: &str) -> Vec<&'a str> {
-    let items = member(result, name).and_then(elements);
-    let items = items.unwrap_or_default().into_iter();
-    items.map(RawValue::get).collect()
 }

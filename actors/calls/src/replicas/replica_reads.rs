@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::checks::access;
-use crate::mcp::skills;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
@@ -111,7 +110,7 @@ pub(crate) fn find_open_server(
     it: (ListKind, &ServerId, &str),
 ) -> Option<ServerId> {
     let is_open = |server: &ServerId| match it.0 {
-        ListKind::Resources => skills::is_resource_open(cx, caller, server, it.2),
+        ListKind::Resources => access::is_resource_open(cx, caller, server, it.2),
         ListKind::Tools | ListKind::Prompts | ListKind::Templates => {
             access::is_server_open(cx, caller, server)
         }

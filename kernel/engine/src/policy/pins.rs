@@ -2,6 +2,7 @@
 //! approved definition cannot be swapped for another.
 
 mod diff;
+mod skill_diff;
 #[cfg(test)]
 mod tests;
 
@@ -13,9 +14,6 @@ use std::sync::Arc;
 use mgp_json::{elements, member, members, quote, unquote};
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
-
-use crate::tools::catalog::CatalogTool;
-use crate::tools::skills::{self, StoredSkill};
 
 pub use self::diff::render_diff;
 
@@ -368,7 +366,7 @@ impl Definition {
         match self.kind {
             DefinitionKind::Tool => Pin::from_definition(&self.text, ignored),
             DefinitionKind::Skill | DefinitionKind::NestedSkill => {
-                Pin::from_definition(&skills::canonical_entry(&self.text), &[])
+                Pin::from_definition(&skill_diff::canonical_entry(&self.text), &[])
             }
         }
     }
@@ -379,31 +377,8 @@ impl Definition {
         match self.kind {
             DefinitionKind::Tool => render_diff(&self.own_name, approved, &self.text, changed),
             DefinitionKind::Skill | DefinitionKind::NestedSkill => {
-                skills::render_diff(&self.own_name, approved, &self.text)
+                skill_diff::render_diff(&self.own_name, approved, &self.text)
             }
-        }
-    }
-}
-
-impl From<&CatalogTool> for Definition {
-    fn from(tool: &CatalogTool) -> Self {
-        Self {
-            own_name: tool.own_name.clone(),
-            text: tool.original().clone(),
-            kind: DefinitionKind::Tool,
-        }
-    }
-}
-
-impl From<StoredSkill> for Definition {
-    fn from(skill: StoredSkill) -> Self {
-        Self {
-            own_name: skill.uri,
-            text: skill.text,
-            kind: match skill.is_nested {
-                true => DefinitionKind::NestedSkill,
-                false => DefinitionKind::Skill,
-            },
         }
     }
 }

@@ -3,19 +3,18 @@
 
 mod search;
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mgp_json::{Splice, elements, member, members, quote, set_members, unquote};
+use mgp_json::{Splice, elements, member, members, quote, unquote};
 use mgp_protocol::ids::ServerId;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::uris;
+use crate::policy::pins::{Definition, DefinitionKind};
 
 pub use self::search::{SkillQuery, SkillScore};
 
@@ -68,6 +67,19 @@ pub struct StoredSkill {
     pub text: Arc<str>,
     /// It lies in another skill's directory.
     pub is_nested: bool,
+}
+
+impl From<StoredSkill> for Definition {
+    fn from(skill: StoredSkill) -> Self {
+        Self {
+            own_name: skill.uri,
+            text: skill.text,
+            kind: match skill.is_nested {
+                true => DefinitionKind::NestedSkill,
+                false => DefinitionKind::Skill,
+            },
+        }
+    }
 }
 
 /// Why an entry is not used.
@@ -332,89 +344,6 @@ pub fn has_dot_segments(uri: &str) -> bool {
     decoded
         .split(['/', '\\'])
         .any(|segment| matches!(segment, "." | ".."))
-}
-
-/// What is pinned of an entry: the same text for the same skill, in whatever order its files are listed.
-#[must_use]
-pub fn canonical_entry(entry: &str) -> String {
-    let Some(files) = member(entry, "resources").and_then(elements) else {
-        return entry.to_owned();
-    };
-    let mut files: Vec<&str> = files.iter().map(|file| file.get()).collect();
-    files.sort_unstable_by_key(|file| member(file, "uri"));
-    set_members(entry, &[("resources", &format!("[{}]", files.join(",")))])
-}
-
-/// Most lines of a difference.
-const DIFF_LINES_MAX: usize = 100;
-/// Most characters of a member in it.
-const DIFF_CHARS_MAX: usize = 160;
-
-/// What changed in a skill, line by line: members of its frontmatter, and its files. `old` is `None` for a nested skill that
-/// nobody approved, and for an entry that was too long to store.
-#[must_use]
-pub fn render_diff(skill: &str, old: Option<&str>, new: &str) -> Vec<String> {
-    let Some(old) = old else {
-        let mut lines = vec![format!("{skill}: not approved yet")];
-        lines
-            .extend(member(new, "frontmatter").map(|text| format!("  frontmatter: {}", cut(text))));
-        return lines;
-    };
-    let mut lines = vec![format!("{skill}: changed")];
-    let fields = |entry| {
-        member(entry, "frontmatter")
-            .and_then(members)
-            .unwrap_or_default()
-    };
-    let (before, now) = (fields(old), fields(new));
-    let names: BTreeSet<&str> = before.iter().chain(&now).map(|(name, _)| &**name).collect();
-    for name in names {
-        let value = |of: &[(Cow<'_, str>, &RawValue)]| {
-            let field = of.iter().find(|(it, _)| it == name);
-            field.map_or("(none)".to_owned(), |(_, value)| cut(value.get()))
-        };
-        let (before, now) = (value(&before), value(&now));
-        if before != now {
-            lines.push(format!("  {name} was: {before}"));
-            lines.push(format!("  {name} is:  {now}"));
-        }
-    }
-    let files = |entry| Skill::parse(entry).map(|(_, skill)| skill.files);
-    match (files(old).flatten(), files(new).flatten()) {
-        (Some(before), Some(now)) => {
-            let names: BTreeSet<&str> = before.keys().chain(now.keys()).map(|it| &**it).collect();
-            lines.extend(names.into_iter().filter_map(|name| {
-                let size = |file: &FileRecord| format!("{} bytes", file.size);
-                match (before.get(name), now.get(name)) {
-                    (Some(before), Some(now)) if before == now => None,
-                    (Some(before), Some(now)) => Some(format!(
-                        "  changed {name}: {}, {} before",
-                        size(now),
-                        size(before)
-                    )),
-                    (None, Some(now)) => Some(format!("  added {name}: {}", size(now))),
-                    (Some(_), None) => Some(format!("  removed {name}")),
-                    (None, None) => None,
-                }
-            }));
-        }
-        (Some(_), None) => lines.push("  its content is dynamic now, without digests".into()),
-        (None, Some(_)) => lines.push("  its files have digests now".into()),
-        (None, None) => {}
-    }
-    if let Some(more) = lines.len().checked_sub(DIFF_LINES_MAX).filter(|n| *n > 0) {
-        lines.truncate(DIFF_LINES_MAX);
-        lines.push(format!("  and {more} more lines"));
-    }
-    lines
-}
-
-fn cut(text: &str) -> String {
-    let mut shown: String = text.chars().take(DIFF_CHARS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
 }
 
 impl FileRecord {

@@ -17,6 +17,7 @@ use self::fields::{Fields, ItemName, range_in};
 pub(super) use self::repair::repair;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};
+use crate::policy::pins;
 use crate::policy::requirements::{CallRequirements, RequirementInputs};
 use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
@@ -215,6 +216,16 @@ pub(super) struct ItemReader<'a> {
     pub(super) server: &'a ServerId,
     pub(super) requirement_inputs: &'a RequirementInputs,
     pub(super) schemas: SchemaReader,
+}
+
+impl From<&CatalogTool> for pins::Definition {
+    fn from(tool: &CatalogTool) -> Self {
+        Self {
+            own_name: tool.own_name.clone(),
+            text: tool.original().clone(),
+            kind: pins::DefinitionKind::Tool,
+        }
+    }
 }
 
 impl CatalogTool {

@@ -136,42 +136,6 @@ fn uris_with_dot_segments_are_known() {
     }
 }
 
-/// EXT-047: the order of files is no change, and a difference is shown by member and by file.
-#[test]
-fn differences_are_shown_by_file() {
-    let entry = |description: &str, files: &[(&str, &str)]| {
-        let files: Vec<_> = files
-            .iter()
-            .map(|(name, text)| json!({"uri": format!("skill://a/{name}"), "digest": text, "size": text.len()}))
-            .collect();
-        json!({"uri": FILE, "frontmatter": {"name": "a", "description": description}, "resources": files})
-            .to_string()
-    };
-    let old = entry("good", &[("SKILL.md", "x"), ("b", "y"), ("c", "z")]);
-    let turned = entry("good", &[("c", "z"), ("b", "y"), ("SKILL.md", "x")]);
-    assert_ne!(old, turned);
-    assert_eq!(canonical_entry(&old), canonical_entry(&turned));
-    let new = entry("evil", &[("SKILL.md", "xx"), ("c", "z"), ("d", "w")]);
-    assert_eq!(
-        render_diff(FILE, Some(&old), &new),
-        [
-            "skill://a/SKILL.md: changed",
-            r#"  description was: "good""#,
-            r#"  description is:  "evil""#,
-            "  changed skill://a/SKILL.md: 2 bytes, 1 bytes before",
-            "  removed skill://a/b",
-            "  added skill://a/d: 1 bytes",
-        ]
-    );
-    assert_eq!(render_diff(FILE, None, &new).len(), 2);
-    let many: Vec<String> = (0..300).map(|n| n.to_string()).collect();
-    let many: Vec<(&str, &str)> = many.iter().map(|name| (&**name, "x")).collect();
-    assert_eq!(
-        render_diff(FILE, Some(&old), &entry("good", &many)).len(),
-        DIFF_LINES_MAX + 1
-    );
-}
-
 /// EXT-041: entries name the files as the merged view shows them; the rest stays to the byte.
 #[test]
 fn uris_of_entries_are_wrapped() {

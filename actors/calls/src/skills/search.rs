@@ -5,8 +5,9 @@ use mgp_engine::tools::skills::{self, SkillQuery};
 use mgp_json::{member, unquote};
 use mgp_protocol::mgp::tools::SkillMatch;
 
-use super::{can_use, listing, skill_servers};
+use super::{list_all, skill_servers};
 use crate::Context;
+use crate::checks::access;
 use mgp_callers::request::Request;
 
 /// Most skills in an answer: their descriptions are in the context of a model.
@@ -23,7 +24,7 @@ pub(crate) async fn search(cx: &Context, request: &Request, query: &str) -> Vec<
     let servers = skill_servers(cx, caller);
     let mut unknown = servers.clone();
     unknown.retain(|server| !cx.skills.knows(server));
-    listing::list_all(cx, request, &unknown).await;
+    list_all(cx, request, &unknown).await;
     let query = SkillQuery::new(query);
     let all = servers.iter().flat_map(|server| {
         let listed = cx.skills.listed(server).into_iter();
@@ -31,7 +32,7 @@ pub(crate) async fn search(cx: &Context, request: &Request, query: &str) -> Vec<
     });
     let found = all.take(SEARCHED_MAX).filter_map(|(server, skill)| {
         let score = query.score(&skill)?;
-        can_use(cx, caller, server, &skill.uri).then_some((server, skill, score))
+        access::can_use_skill(cx, caller, server, &skill.uri).then_some((server, skill, score))
     });
     let mut found: Vec<_> = found.collect();
     found.sort_by(|(_, _, one), (_, _, other)| other.score.total_cmp(&one.score));
