@@ -20,7 +20,9 @@ fuzz_target!(|text: &str| {
     let quoted = quote(text);
     assert_eq!(unescape(&quoted[1..quoted.len() - 1]), text);
     let Some(Value::Object(object)) = value else {
-        assert_eq!((members(text).is_none(), member(text, "a")), (true, None));
+        // Half of a surrogate pair is text to a reader that keeps it, and none to one that needs its value.
+        let is_kept = is_accepted() && text.trim_start().starts_with('{');
+        assert!(is_kept || members(text).is_none() && member(text, "a").is_none());
         return;
     };
     let all = members(text).expect("it is an object");
