@@ -355,7 +355,8 @@ where
     let handled = listener
         .allow
         .check(request.uri(), request.headers())
-        .map(|()| (listener.handler)(request, peer));
+        // A handler's future has some kilobytes, and would be copied at each step on its way to the connection.
+        .map(|()| Box::pin((listener.handler)(request, peer)));
     let listener = Arc::clone(listener);
     async move {
         let mut response = match handled {
