@@ -254,10 +254,9 @@ impl HealthMethods {
     fn tool_count(&self, caller: &Caller, server: &ServerHandle) -> u64 {
         let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
         let tools = server.tools();
-        let granted = tools.iter().filter(|tool| {
-            let decision = table.decide(&who, &server.id, Some(tool), now);
-            decision.permission == Permission::Allow
-        });
+        let granted = tools
+            .iter()
+            .filter(|tool| table.is_allowed(&who, &server.id, Some(tool), now));
         granted.count() as u64
     }
 }
