@@ -16,7 +16,6 @@ use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, ResourcesInUse, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;

@@ -90,33 +90,8 @@ pub struct ToolFacts<'a> {
     pub risk: &'a str,
     /// What a person confirmed that it may do at most.
     pub effect: &'a str,
-    /// Its annotations.
-    pub hints: ToolHints,
-}
-
-/// The annotations of a tool, with the defaults of MCP for those that are absent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // As in MCP.
-pub struct ToolHints {
-    /// It changes nothing.
-    pub read_only: bool,
-    /// It may destroy something.
-    pub destructive: bool,
-    /// A second call changes nothing more.
-    pub idempotent: bool,
-    /// It acts on things outside of its server.
-    pub open_world: bool,
-}
-
-impl Default for ToolHints {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            destructive: true,
-            idempotent: false,
-            open_world: true,
-        }
-    }
+    /// Its definition, whose annotations are read: absent ones have the defaults of MCP.
+    pub definition: &'a str,
 }
 
 impl Condition {

@@ -7,6 +7,7 @@
 
 pub mod code_safety;
 pub mod conditions;
+pub mod scopes;
 mod validators;
 
 // Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).

@@ -10,12 +10,11 @@ use std::sync::Arc;
 use mgp_engine::policy::access::{CallConditions, Principal, describe_failure};
 use mgp_engine::policy::risk;
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_json::member;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_runtime::task::run_blocking;
 use mgp_runtime::time::unix_ms;
-use mgp_screening::conditions::{Condition, Facts, ToolFacts, ToolHints};
+use mgp_screening::conditions::{Condition, Facts, ToolFacts};
 use tokio::sync::Semaphore;
 
 use crate::Context;
@@ -81,7 +80,7 @@ impl ConditionFacts {
                 server: tool.server.as_str(),
                 risk: tool.requirements.risk.level.as_str(),
                 effect: self.effect,
-                hints: read_hints(&tool.raw),
+                definition: &tool.raw,
             },
             agent: self.agent.as_str(),
             node: &self.node,
@@ -118,18 +117,6 @@ impl ConditionFacts {
     }
 }
 
-fn read_hints(definition: &str) -> ToolHints {
-    let given = member(definition, "annotations");
-    let hint = |name| member(given?, name)?.parse::<bool>().ok();
-    let absent = ToolHints::default();
-    ToolHints {
-        read_only: hint("readOnlyHint").unwrap_or(absent.read_only),
-        destructive: hint("destructiveHint").unwrap_or(absent.destructive),
-        idempotent: hint("idempotentHint").unwrap_or(absent.idempotent),
-        open_world: hint("openWorldHint").unwrap_or(absent.open_world),
-    }
-}
-
 /// A call that is allowed on a condition.
 #[derive(Debug)]
 pub(super) struct ConditionalCall<'a> {
@@ -156,14 +143,12 @@ impl ConditionalCall<'_> {
     pub(super) async fn check_with_links(&self) -> Result<(), Refusal> {
         let conditions = self.conditions();
         let known = self.facts()?;
-        {
-            let facts = known.with_arguments(self.arguments);
-            if conditions.find_holding(&facts).is_none() {
-                return Err(self.refusal(&conditions));
-            }
-            if !known.is_local_process || !conditions.depend_on_links(&facts) {
-                return Ok(());
-            }
+        let holding = conditions.find_holding(&known.with_arguments(self.arguments));
+        let Some((_, condition)) = holding else {
+            return Err(self.refusal(&conditions));
+        };
+        if !known.is_local_process || !condition.uses_paths() {
+            return Ok(());
         }
         let lookups = &self.cx.policies.links.0;
         let _permit = lookups.acquire().await.expect("it is never closed");
@@ -267,12 +252,5 @@ mod tests {
         }
         assert_eq!(resolve_links("notes/a"), None);
         assert_eq!(resolve_links("~/notes"), None);
-    }
-
-    #[test]
-    fn absent_annotations_are_the_careful_ones() {
-        assert_eq!(read_hints("{}"), ToolHints::default());
-        let hints = read_hints(r#"{"annotations":{"readOnlyHint":true,"destructiveHint":"no"}}"#);
-        assert!(hints.read_only && hints.destructive && hints.open_world && !hints.idempotent);
     }
 }

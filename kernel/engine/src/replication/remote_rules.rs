@@ -213,7 +213,7 @@ mod tests {
     use mgp_protocol::federation::hello::LifeId;
     use mgp_protocol::ids::AgentId;
     use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
-    use mgp_screening::conditions::{Facts, ToolFacts, ToolHints};
+    use mgp_screening::conditions::{Facts, ToolFacts};
 
     use super::super::lease::{DEFAULT_LEASE, Nonce};
     use super::super::replica::{LogMessage, ReplicaConfig, ReplicaContext};
@@ -401,7 +401,7 @@ mod tests {
                 server: "files",
                 risk: "moderate",
                 effect: "read",
-                hints: ToolHints::default(),
+                definition: "{}",
             },
             agent: "a",
             node: "01",

@@ -5,18 +5,21 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use mgp_json::lookalike::are_alike;
-use mgp_json::{elements, members, unquote};
+use mgp_json::{elements, member, members, unquote};
 use serde_json::value::RawValue;
 
 use super::numbers::Number;
-use super::syntax::{Expression, Fact, Function, Node, Operator, Quantifier};
+use super::syntax::{Expression, Fact, Function, Node, Operator, Quantifier, ScopeTest};
 use super::{Facts, paths, times};
+use crate::scopes::{LABEL_MAX, READ_MAX, ScopePattern, find_matching, find_resembling};
 
 /// Most steps of an evaluation; each is an expression, an item of a list, or some bytes that are read. A usual condition
 /// takes ten.
 const STEPS_MAX: usize = 20_000;
 /// Bytes of text that count as a step.
 const STEP_BYTES: usize = 256;
+/// Most readings of a text for `resembles`.
+const READINGS: usize = 10;
 
 /// Why a condition has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +37,7 @@ pub enum Fault {
     #[error("the number is not exact for every reader")]
     Number,
     /// A path has more than one reading, or cannot be compared.
-    #[error("the path has more than one reading, or begins elsewhere")]
+    #[error("it has more than one reading, or begins elsewhere")]
     Path,
     /// Evaluation took too long.
     #[error("it takes too many steps")]
@@ -135,7 +138,7 @@ impl<'a> Evaluation<'a> {
                 let items = all.iter().map(|item| self.evaluate(item));
                 Ok(Value::List(items.collect::<Result<_, _>>()?))
             }
-            Expression::Fact(fact) => Ok(self.fact(*fact)),
+            Expression::Fact(fact) => self.fact(*fact),
             Expression::Variable(variable) => {
                 let size = self.variables.get(*variable).map_or(0, Value::copied_size);
                 self.step(size / STEP_BYTES)?;
@@ -157,8 +160,8 @@ impl<'a> Evaluation<'a> {
                 Value::Number(Number::Decimal(value)) => Ok(Value::Number(Number::Decimal(-value))),
                 _ => Err(Fault::Kind),
             },
-            Expression::And(all) => self.joined(all, false),
-            Expression::Or(all) => self.joined(all, true),
+            Expression::And(all) => self.chain(all, false),
+            Expression::Or(all) => self.chain(all, true),
             Expression::Binary(operator, left, right) => self.binary(*operator, left, right),
             Expression::Choice(parts) => {
                 let [condition, yes, no] = &**parts;
@@ -171,6 +174,10 @@ impl<'a> Evaluation<'a> {
                 // A match looks at each byte, and may build a part of its automaton for it.
                 self.step(text.len() / 8)?;
                 Ok(Value::Bool(regex.is_match(&text)))
+            }
+            Expression::Scope(test, on, pattern) => {
+                let text = self.text(on)?;
+                self.scope(*test, &text, pattern)
             }
             Expression::Quantifier(quantifier, list, body) => {
                 self.quantify(*quantifier, list, body)
@@ -192,10 +199,10 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn fact(&self, fact: Fact) -> Value<'a> {
+    fn fact(&mut self, fact: Fact) -> Evaluated<'a> {
         let (facts, tool) = (self.facts, &self.facts.tool);
         let text = |text: &'a str| Value::Text(Cow::Borrowed(text));
-        match fact {
+        Ok(match fact {
             Fact::Arguments => Value::Json(facts.arguments),
             Fact::Agent => text(facts.agent),
             Fact::Node => text(facts.node),
@@ -205,11 +212,20 @@ impl<'a> Evaluation<'a> {
             Fact::ToolServer => text(tool.server),
             Fact::ToolRisk => text(tool.risk),
             Fact::ToolEffect => text(tool.effect),
-            Fact::ReadOnlyHint => Value::Bool(tool.hints.read_only),
-            Fact::DestructiveHint => Value::Bool(tool.hints.destructive),
-            Fact::IdempotentHint => Value::Bool(tool.hints.idempotent),
-            Fact::OpenWorldHint => Value::Bool(tool.hints.open_world),
-        }
+            Fact::ReadOnlyHint => self.hint("readOnlyHint", false)?,
+            Fact::DestructiveHint => self.hint("destructiveHint", true)?,
+            Fact::IdempotentHint => self.hint("idempotentHint", false)?,
+            Fact::OpenWorldHint => self.hint("openWorldHint", true)?,
+        })
+    }
+
+    /// What the definition of the tool says of itself.
+    fn hint(&mut self, name: &str, absent: bool) -> Evaluated<'a> {
+        let definition = self.facts.tool.definition;
+        self.read(definition)?;
+        let hint = member(definition, "annotations").and_then(|all| member(all, name));
+        let hint = hint.and_then(|hint| hint.parse().ok());
+        Ok(Value::Bool(hint.unwrap_or(absent)))
     }
 
     /// The text of a member. Readers differ on members that are alike, so then there is none.
@@ -289,7 +305,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// `&&` and `||`: one part that decides is enough, whatever has no value before it.
-    fn joined(&mut self, all: &'a [Node], decides: bool) -> Evaluated<'a> {
+    fn chain(&mut self, all: &'a [Node], decides: bool) -> Evaluated<'a> {
         let mut fault = None;
         for part in all {
             match self.bool(part) {
@@ -300,6 +316,23 @@ impl<'a> Evaluation<'a> {
             }
         }
         fault.map_or(Ok(Value::Bool(!decides)), Err)
+    }
+
+    /// As the lists of scopes do (MCPL §7). Matching looks at each character once for each part of the pattern.
+    fn scope(&mut self, test: ScopeTest, text: &str, pattern: &ScopePattern) -> Evaluated<'a> {
+        let pattern_len = pattern.as_str().len();
+        let patterns = std::slice::from_ref(pattern);
+        let found = match test {
+            ScopeTest::Like => {
+                self.step(text.len().min(LABEL_MAX) * pattern_len / STEP_BYTES)?;
+                find_matching(text, patterns).map_err(|_| Fault::Path)?
+            }
+            ScopeTest::Resembles => {
+                self.step(READINGS * text.len().min(READ_MAX) * pattern_len / STEP_BYTES)?;
+                find_resembling(text, patterns)
+            }
+        };
+        Ok(Value::Bool(found.is_some()))
     }
 
     fn quantify(

@@ -21,14 +21,14 @@ const SIGNS: [&str; 25] = [
 
 /// A token and where it begins and ends.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedToken<'a> {
     pub(super) token: Token<'a>,
     pub(super) begin: usize,
     pub(super) end: usize,
 }
 
 /// All tokens of a text, with [`Token::End`] as the last.
-pub(super) fn tokens(text: &str) -> Result<Vec<Placed<'_>>, ConditionError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<PlacedToken<'_>>, ConditionError> {
     let mut all = Vec::new();
     let mut index = 0;
     loop {
@@ -36,7 +36,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed<'_>>, ConditionError> {
         index += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
         let rest = &text[index..];
         let Some(first) = rest.chars().next() else {
-            all.push(Placed {
+            all.push(PlacedToken {
                 token: Token::End,
                 begin: index,
                 end: index,
@@ -63,7 +63,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed<'_>>, ConditionError> {
                 (Token::Sign(sign), sign.len())
             }
         };
-        all.push(Placed {
+        all.push(PlacedToken {
             token,
             begin: index,
             end: index + len,

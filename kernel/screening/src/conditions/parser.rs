@@ -5,11 +5,14 @@ use std::sync::Arc;
 use regex::RegexBuilder;
 
 use super::ConditionError;
-use super::lexer::{Placed, Token, tokens};
+use super::lexer::{PlacedToken, Token, tokens};
 use super::names::{self, nearest};
 use super::numbers::Number;
-use super::syntax::{DEPTH_MAX, Expression, Fact, Function, Kind, Node, Operator, Quantifier};
+use super::syntax::{
+    DEPTH_MAX, Expression, Fact, Function, Kind, Node, Operator, Quantifier, ScopeTest,
+};
 use super::times;
+use crate::scopes::ScopePattern;
 
 /// Most expressions in a condition.
 const NODES_MAX: usize = 256;
@@ -19,6 +22,9 @@ const REGEXES_MAX: usize = 8;
 const REGEX_BYTES_MAX: usize = 64 << 10;
 /// Deepest nesting of a pattern.
 const REGEX_NESTING_MAX: u32 = 16;
+
+/// Methods with a syntax of their own.
+const METHODS: [&str; 5] = ["matches", "like", "resembles", "all", "exists"];
 
 type Parsed = Result<Node, ConditionError>;
 
@@ -40,7 +46,7 @@ pub(super) fn parse(text: &str) -> Parsed {
 }
 
 struct Parser<'a> {
-    tokens: Vec<Placed<'a>>,
+    tokens: Vec<PlacedToken<'a>>,
     next: usize,
     depth: u16,
     nodes: usize,
@@ -125,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads something that may contain whole expressions.
-    fn nested<T>(
+    fn parse_nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ConditionError>,
     ) -> Result<T, ConditionError> {
@@ -139,7 +145,7 @@ impl<'a> Parser<'a> {
     }
 
     fn expression(&mut self) -> Parsed {
-        self.nested(|parser| {
+        self.parse_nested(|parser| {
             let begin = parser.begin();
             let condition = parser.alternatives()?;
             if !parser.take("?") {
@@ -154,14 +160,14 @@ impl<'a> Parser<'a> {
     }
 
     fn alternatives(&mut self) -> Parsed {
-        self.joined("||", Self::conjunction, Expression::Or)
+        self.parse_chain("||", Self::conjunction, Expression::Or)
     }
 
     fn conjunction(&mut self) -> Parsed {
-        self.joined("&&", Self::relation, Expression::And)
+        self.parse_chain("&&", Self::relation, Expression::And)
     }
 
-    fn joined(
+    fn parse_chain(
         &mut self,
         sign: &str,
         part: fn(&mut Self) -> Parsed,
@@ -246,12 +252,12 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Parsed {
         let begin = self.begin();
         if self.take("!") {
-            let inner = self.nested(Self::unary)?;
+            let inner = self.parse_nested(Self::unary)?;
             self.require_bool(&inner)?;
             return self.node(begin, Expression::Not(Box::new(inner)));
         }
         if self.take("-") {
-            let inner = self.nested(Self::unary)?;
+            let inner = self.parse_nested(Self::unary)?;
             return self.node(begin, Expression::Negate(Box::new(inner)));
         }
         self.member()
@@ -302,7 +308,7 @@ impl<'a> Parser<'a> {
             }
             Token::Name(name) => {
                 self.next += 1;
-                self.named(begin, name)
+                self.parse_name(begin, name)
             }
             Token::Sign("(") => {
                 self.next += 1;
@@ -336,7 +342,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn named(&mut self, begin: usize, name: &'a str) -> Parsed {
+    fn parse_name(&mut self, begin: usize, name: &'a str) -> Parsed {
         let expression = match name {
             "true" => Expression::Bool(true),
             "false" => Expression::Bool(false),
@@ -431,7 +437,29 @@ impl<'a> Parser<'a> {
         if name == "matches" {
             return self.matches(begin, at, all);
         }
-        self.function(begin, at, name, all, true)
+        let test = match name {
+            "like" => ScopeTest::Like,
+            "resembles" => ScopeTest::Resembles,
+            _ => return self.function(begin, at, name, all, true),
+        };
+        let pattern = match all.as_slice() {
+            [
+                _,
+                Node {
+                    expression: Expression::Text(pattern),
+                    ..
+                },
+            ] => ScopePattern::parse(pattern),
+            _ => {
+                let words = format!(
+                    "{name}() needs a pattern in quotes, as in args.path.{name}(\"/a/**\")"
+                );
+                return Err(ConditionError::new(words, at));
+            }
+        };
+        let pattern = pattern.map_err(|why| ConditionError::new(why.to_string(), at))?;
+        let on = Box::new(all.swap_remove(0));
+        self.node(begin, Expression::Scope(test, on, Arc::new(pattern)))
     }
 
     fn matches(&mut self, begin: usize, at: usize, mut all: Vec<Node>) -> Parsed {
@@ -478,7 +506,7 @@ impl<'a> Parser<'a> {
         let mut known = Function::ALL.iter();
         let found = known.find(|it| it.0 == name && it.3 == on_value);
         let Some((_, function, count, _)) = found else {
-            let hint = if Function::ALL.iter().any(|it| it.0 == name) || name == "matches" {
+            let hint = if Function::ALL.iter().any(|it| it.0 == name) || METHODS.contains(&name) {
                 let form = if on_value {
                     format!("{name}(…)")
                 } else {
@@ -489,7 +517,7 @@ impl<'a> Parser<'a> {
                 let names = Function::ALL.iter().map(|it| it.0);
                 nearest(
                     name,
-                    names.chain(["has", "matches", "all", "exists", "timestamp"]),
+                    names.chain(METHODS.into_iter().chain(["has", "timestamp"])),
                 )
             };
             return Err(ConditionError::new(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::numbers::Number;
+use crate::scopes::ScopePattern;
 
 /// Deepest nesting: evaluation takes stack space for each level.
 pub(super) const DEPTH_MAX: u16 = 32;
@@ -44,6 +45,8 @@ pub(super) enum Expression {
     Choice(Box<[Node; 3]>),
     Call(Function, Vec<Node>),
     Matches(Box<Node>, Regex),
+    /// `like` or `resembles`.
+    Scope(ScopeTest, Box<Node>, Arc<ScopePattern>),
     /// `all` or `exists` over a list.
     Quantifier(Quantifier, Box<Node>, Box<Node>),
 }
@@ -80,6 +83,15 @@ pub(super) enum Operator {
     Multiply,
     Divide,
     Remainder,
+}
+
+/// How a text is compared with a pattern of scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScopeTest {
+    /// As a whitelist does.
+    Like,
+    /// As a blacklist does.
+    Resembles,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +153,7 @@ impl Node {
             | Expression::And(_)
             | Expression::Or(_)
             | Expression::Matches(..)
+            | Expression::Scope(..)
             | Expression::Quantifier(..) => Some(Kind::Bool),
             Expression::Binary(operator, ..) => Some(operator.kind()),
             Expression::Call(function, _) => Some(function.kind()),
@@ -169,7 +182,8 @@ impl Node {
             | Expression::Has(one, _)
             | Expression::Not(one)
             | Expression::Negate(one)
-            | Expression::Matches(one, _) => vec![one],
+            | Expression::Matches(one, _)
+            | Expression::Scope(_, one, _) => vec![one],
             Expression::Index(one, other)
             | Expression::Binary(_, one, other)
             | Expression::Quantifier(_, one, other) => vec![one, other],

@@ -13,7 +13,7 @@ pub(super) fn facts(arguments: &str) -> Facts<'_> {
             server: "files",
             risk: "moderate",
             effect: "write",
-            hints: ToolHints::default(),
+            definition: r#"{"annotations":{"idempotentHint":true,"openWorldHint":"no"}}"#,
         },
         agent: "agent.alice",
         node: "0a",
@@ -43,6 +43,7 @@ fn conditions_mean_what_cel_says() {
         r#"args.path.startsWith("/home/") && args.path.endsWith(".md") && args.path.contains("notes")"#,
         r#"args.path.matches(r"^/home/[a-z]+/notes/[^/]+\.md$")"#,
         r#"args.n in [1, 2, 3]"#,
+        r#"args.path.like("/home/**") && !args.path.resembles("**/.env")"#,
         r#""a" in args.list && !("c" in args.list)"#,
         r#""path" in args && has(args.n) && !has(args.m)"#,
         "size(args.list) == 2 && args.list.size() == 2 && args.list[1] == 'b'",
@@ -55,6 +56,7 @@ fn conditions_mean_what_cel_says() {
         "args['ä'] == 'ö' && size('äöü') == 3",
         r#"tool.name == "write_file" && tool.server == "files" && tool.risk != "dangerous""#,
         r#"tool.effect == "write" && tool.annotations.destructiveHint && !tool.annotations.readOnlyHint"#,
+        "tool.annotations.idempotentHint && tool.annotations.openWorldHint",
         r#"agent == "agent.alice" && node == "0a" && trust == "standard""#,
         "time.getHours() >= 18 && time.getMinutes() == 30 && time.getDayOfWeek() == 4",
         "time.getFullYear() == 2026 && time.getMonth() == 11 && time.getDate() == 24",
@@ -76,6 +78,7 @@ fn conditions_mean_what_cel_says() {
         ("args.n / 0 == 1", Fault::Number),
         (r#"inside("notes", "/home")"#, Fault::Path),
         (r#"!inside("..", "/etc")"#, Fault::Path),
+        (r#"!"/a/../b".like("/a/**")"#, Fault::Path),
     ] {
         assert_eq!(evaluate(text, arguments), Err(fault), "{text}");
     }
@@ -117,6 +120,12 @@ fn what_can_never_hold_is_refused_in_words() {
         ("!1", "this is a number"),
         ("args.x.matches(args.y)", "needs a pattern in quotes"),
         ("args.x.matches('(')", "this pattern cannot be used"),
+        ("args.x.like(args.y)", "needs a pattern in quotes"),
+        (
+            "args.x.like('/a/../b')",
+            "a pattern of scopes is written as labels are",
+        ),
+        ("like(args.x, 'a')", "it is written value.like("),
         ("args.x == 1e400", "no number that is exact"),
         ("args.x == '\\d'", "is no escape"),
         ("{'a': 1} == args", "maps cannot be written"),
@@ -244,4 +253,36 @@ fn a_usual_condition_takes_few_steps() {
     let (holds, steps) = condition.unwrap().evaluate_counted(&facts(arguments), None);
     assert_eq!(holds, Ok(true));
     assert!(steps < 100, "{steps}");
+}
+
+/// EXT-140, MCPL-053: the lists of scopes and conditions decide by the same patterns and the same readings.
+#[test]
+fn a_scope_is_a_condition_on_its_label() {
+    use crate::scopes::{ScopePattern, ScopeVerdict, evaluate_lists};
+    let (white, black) = ("/project/**", "**/.env");
+    let read = |pattern| [ScopePattern::parse(pattern).unwrap()];
+    let text = format!(r#"args.path.like("{white}") && !args.path.resembles("{black}")"#);
+    for label in [
+        "/project/a",
+        "/project/.env",
+        "/project/.ENV",
+        "/project/../etc",
+        "/project/%2e%2e/etc",
+        "/project/a\\.env",
+        "/etc/hosts",
+        "/project/\u{ff0e}env",
+        "",
+    ] {
+        let arguments = serde_json::json!({"path": label}).to_string();
+        let verdict = evaluate_lists(label, &read(black), &read(white));
+        let is_approved = matches!(verdict, ScopeVerdict::Approved(_));
+        assert_eq!(
+            evaluate(&text, &arguments) == Ok(true),
+            is_approved,
+            "{label}"
+        );
+        let denied = format!(r#"args.path.resembles("{black}")"#);
+        let is_denied = matches!(verdict, ScopeVerdict::Denied(_));
+        assert_eq!(evaluate(&denied, &arguments), Ok(is_denied), "{label}");
+    }
 }

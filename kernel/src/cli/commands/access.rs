@@ -300,12 +300,13 @@ fn render_explanation(rule: &RuleTarget, explained: &Explanation) -> String {
     let may = match (&explained.permission, &explained.waits) {
         (Permission::Allow, None) => "may use",
         (Permission::Allow, Some(_)) => "may not use yet",
-        (Permission::Deny, _) if is_open => "may use on a condition",
+        (Permission::Deny, _) if is_open => "may use",
         (Permission::Deny, _) => "may not use",
     };
+    let condition = if is_open { " on a condition" } else { "" };
     let (agent, place) = (
         sanitize_line(&rule.agent_label),
-        sanitize_line(&rule.target_label()),
+        sanitize_line(&rule.target_label()) + condition,
     );
     let why = sanitize_line(&explained.rule);
     let mut text = match &explained.waits {

@@ -140,7 +140,7 @@ async fn a_failed_condition_is_explained() {
         );
         let explained = printed(&kernel, &["explain", ANYBODY, "one:echo"]).await;
         assert!(
-            explained.contains("may use on a condition one:echo"),
+            explained.contains("may use one:echo on a condition"),
             "{explained}"
         );
         assert!(explained.contains(&format!("when {WHEN}")), "{explained}");

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use mgp_engine::doors::name_resolver::ServerOrTool;
-use mgp_engine::policy::tool_pattern::ToolPattern;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_json::member;
 use mgp_protocol::ids::AgentId;
@@ -44,12 +43,13 @@ fn find_tools(cx: &Context, place: &ServerOrTool) -> Vec<Arc<CatalogTool>> {
     let Some(offer) = shown.catalog.offer(&place.server) else {
         return Vec::new();
     };
-    let pattern = |tool: &str| ToolPattern::try_from(tool.to_owned()).ok();
     let is_meant = |tool: &&Arc<CatalogTool>| match place.tool.as_deref() {
         None => true,
         Some(name) => {
             *tool.own_name == *name
-                || pattern(name).is_some_and(|pattern| pattern.matches(&tool.own_name))
+                || name
+                    .strip_suffix('*')
+                    .is_some_and(|beginning| tool.own_name.starts_with(beginning))
         }
     };
     offer.tools().iter().filter(is_meant).cloned().collect()

@@ -93,31 +93,11 @@ impl CallConditions {
         self.0.iter().any(|(_, condition)| holds(condition))
     }
 
-    /// Whether links decide: no condition holds without looking at a path.
-    #[must_use]
-    pub fn depend_on_links(&self, facts: &Facts<'_>) -> bool {
-        let holds = |condition: &Condition| condition.evaluate(facts) == Ok(true);
-        !self
-            .0
-            .iter()
-            .any(|(_, condition)| !condition.uses_paths() && holds(condition))
-    }
-
     /// The conditions as they were written, for who may know them.
     #[must_use]
     pub fn describe(&self) -> String {
         let all = self.0.iter().map(|(_, condition)| condition.text());
         all.collect::<Vec<_>>().join(", or ")
-    }
-
-    /// Why none holds, one sentence for each grant.
-    #[must_use]
-    pub fn describe_failures(&self, facts: &Facts<'_>) -> Vec<String> {
-        let all = self
-            .0
-            .iter()
-            .map(|(id, condition)| format!("grant {id}: {}", describe_failure(condition, facts)));
-        all.collect()
     }
 }
 
@@ -130,7 +110,7 @@ pub fn describe_failure(condition: &Condition, facts: &Facts<'_>) -> String {
     let parts = condition.failed_parts(facts);
     let parts: Vec<String> = parts.iter().map(FailedPart::describe).collect();
     if parts.is_empty() {
-        "it holds by the text of its paths, and not where their links lead".to_owned()
+        "it holds for the paths as they are written, and not for where their links lead".to_owned()
     } else {
         parts.join("; ")
     }

@@ -1,6 +1,6 @@
 //! Grants that allow on a condition.
 
-use mgp_screening::conditions::{Facts, ToolFacts, ToolHints};
+use mgp_screening::conditions::{Facts, ToolFacts};
 
 use super::*;
 use crate::policy::access::requests::CONDITIONS_MAX;
@@ -13,7 +13,7 @@ fn facts(arguments: &str) -> Facts<'_> {
             server: "files",
             risk: "moderate",
             effect: "write",
-            hints: ToolHints::default(),
+            definition: "{}",
         },
         agent: "a",
         node: "01",
