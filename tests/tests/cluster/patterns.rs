@@ -130,13 +130,9 @@ async fn a_condition_on_a_grant_is_evaluated_by_the_owner() {
         };
         wait_until("the condition has arrived", DEADLINE, refused).await;
         let answer = caller.call(name, no.clone()).await;
-        assert!(
-            answer.is_error() && answer.frame.contains("startsWith"),
-            "{}",
-            answer.frame
-        );
+        assert!(answer.frame.contains("startsWith"), "{}", answer.frame);
         let answer = caller.call(name, yes).await;
-        assert!(!answer.is_error(), "{}", answer.frame);
+        assert!(!answer.frame.contains("isError\":true"), "{}", answer.frame);
         assert!(
             may(&desk, "nas", TEXT).await.0,
             "the server's grant is for the other tools"

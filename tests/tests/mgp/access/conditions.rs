@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::speaks_mgp;
-use mgp_tests::harness::{Client, HttpClient, Kernel};
+use mgp_tests::harness::{Answer, Client, HttpClient, Kernel};
 use serde_json::{Value, json};
 
 use super::{ANYBODY, NEWEST, anybody, echoed, kernel_of_two, names, owner, query};
@@ -17,6 +17,11 @@ async fn grant(kernel: &Kernel, place: &str, when: &str) -> Value {
     kernel
         .mgp_json(&["grants", "add", ANYBODY, place, "--when", when])
         .await
+}
+
+/// Whether a call failed, as an error or as a result for the model.
+fn is_refused(answer: &Answer) -> bool {
+    answer.is_error() || answer.frame.contains("\"isError\":true")
 }
 
 /// What a line of the program's standard output or error says.
@@ -57,7 +62,7 @@ async fn a_condition_holds_at_every_door() {
                     for (name, arguments) in calls(text) {
                         let answer = client.call(name, arguments).await;
                         assert_eq!(
-                            answer.is_error(),
+                            is_refused(&answer),
                             !allowed,
                             "{era} {name}: {}",
                             answer.frame
@@ -70,7 +75,7 @@ async fn a_condition_holds_at_every_door() {
         for (text, allowed) in [(PERMITTED, true), (FORBIDDEN, false)] {
             let mut at_server = anybody(&kernel, Some("one")).await;
             let answer = at_server.call("echo", json!({"text": text})).await;
-            assert_eq!(answer.is_error(), !allowed, "{}", answer.frame);
+            assert_eq!(is_refused(&answer), !allowed, "{}", answer.frame);
             let url = kernel.url().replace("/mcp", "/mcp-lite/v1/calltools");
             let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
                 "params": {"name": "one__echo", "arguments": {"text": text}}});
@@ -86,7 +91,7 @@ async fn a_condition_holds_at_every_door() {
         // One that is granted nowhere says nothing of the condition.
         let mut other = anybody(&kernel, None).await;
         let answer = other.call("two__echo", json!({"text": PERMITTED})).await;
-        assert_eq!(answer.is_error(), policy == "opt-in", "{}", answer.frame);
+        assert_eq!(is_refused(&answer), policy == "opt-in", "{}", answer.frame);
         let listed = names(&mut other, "tools/list", "tools").await;
         assert!(listed.contains(&"one__echo".to_owned()), "{listed:?}");
         let seen = seen(&kernel).await;
@@ -104,13 +109,10 @@ async fn a_condition_on_a_server_opens_no_resource() {
     let kernel = kernel_of_two("").await;
     grant(&kernel, "one", "tool.name == \"echo\"").await;
     let mut agent = anybody(&kernel, None).await;
-    assert!(
-        !agent
-            .call("one__echo", json!({"text": "x"}))
-            .await
-            .is_error()
-    );
-    assert!(agent.call("one__received", json!({})).await.is_error());
+    let echo = agent.call("one__echo", json!({"text": "x"})).await;
+    assert!(!is_refused(&echo), "{}", echo.frame);
+    let received = agent.call("one__received", json!({})).await;
+    assert!(is_refused(&received), "{}", received.frame);
     for (method, member) in [("resources/list", "resources"), ("prompts/list", "prompts")] {
         let listed = names(&mut agent, method, member).await;
         assert!(!listed.is_empty(), "those of the other server");
@@ -120,7 +122,8 @@ async fn a_condition_on_a_server_opens_no_resource() {
     }
     // Taken back, it is as before.
     kernel.mgp(&["grants", "remove", ANYBODY, "one"]).await;
-    assert!(!agent.call("one__received", json!({})).await.is_error());
+    let received = agent.call("one__received", json!({})).await;
+    assert!(!is_refused(&received), "{}", received.frame);
 }
 
 /// EXT-143: the operator reads which part failed and with what value; a caller reads the condition if `reveal` says so,
@@ -159,7 +162,7 @@ async fn a_failed_condition_is_explained() {
         );
         let mut agent = anybody(&kernel, None).await;
         let answer = agent.call("one__echo", json!({"text": FORBIDDEN})).await;
-        assert!(answer.is_error(), "{}", answer.frame);
+        assert!(is_refused(&answer), "{}", answer.frame);
         assert!(
             answer.frame.contains("with these arguments"),
             "{}",
@@ -236,7 +239,7 @@ async fn links_are_followed_at_servers_of_this_machine() {
     ] {
         let text = format!("{directory}/{path}");
         let answer = agent.call("one__echo", json!({"text": text})).await;
-        assert_eq!(answer.is_error(), !allowed, "{path}: {}", answer.frame);
+        assert_eq!(is_refused(&answer), !allowed, "{path}: {}", answer.frame);
         let argument = format!("text={text}");
         let explain = kernel
             .mgp_json(&["explain", ANYBODY, "one:echo", &argument])

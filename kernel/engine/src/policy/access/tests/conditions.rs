@@ -24,10 +24,9 @@ fn facts(arguments: &str) -> Facts<'_> {
 }
 
 fn on_condition(tool: Option<&str>, when: &str) -> words::Grant {
-    words::Grant {
-        when: Some(when.to_owned()),
-        ..request(tool, Permission::Allow)
-    }
+    let mut asked = request(tool, Permission::Allow);
+    asked.when = Some(when.to_owned());
+    asked
 }
 
 /// Whether a call with these arguments is allowed, as calls are decided.
@@ -133,10 +132,8 @@ fn a_condition_that_cannot_be_read_is_refused() {
     let error = asked(&on_condition(Some("t"), "arg.n == 1")).unwrap_err();
     assert!(error.to_string().contains("did you mean args?"), "{error}");
     assert!(matches!(error.into_refusal(), Refusal::BadParams(_)));
-    let denial = words::Grant {
-        permission: Permission::Deny,
-        ..on_condition(Some("t"), "args.n == 1")
-    };
+    let mut denial = on_condition(Some("t"), "args.n == 1");
+    denial.permission = Permission::Deny;
     assert!(matches!(asked(&denial), Err(GrantRequestError::Form(_))));
     assert!(asked(&on_condition(Some("t"), "")).is_err());
 }
@@ -253,10 +250,7 @@ fn an_explanation_has_the_conditions_that_decide() {
     let listed = list(
         &grants,
         &authority(),
-        &words::List {
-            agent_id: None,
-            server_id: None,
-        },
+        &serde_json::from_str("{}").unwrap(),
         NOW,
         |_| String::new(),
     );
