@@ -132,7 +132,8 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
         }
         _ => decision.to_query_response(),
     };
-    let reveals = caller.operator || cx.policies.access.should_reveal_denials();
+    let reveals =
+        caller.operator || cx.policies.access.should_reveal_denials() && exists(cx, &server, tool);
     let when = tool.filter(|_| reveals && decision.is_conditional);
     let when = when.map(|tool| {
         table
