@@ -313,6 +313,7 @@ impl Cluster {
                 unavailable: cluster.unreachable_nodes(&others),
                 local_name: is_in.then(|| cluster.name()),
                 without_patterns: cluster.links.linked_nodes_without(WireFeatures::PATTERNS),
+                without_conditions: cluster.links.linked_nodes_without(WireFeatures::CONDITIONS),
                 others,
             }
         })

@@ -16,7 +16,6 @@ use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, ResourcesInUse, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
@@ -254,10 +253,9 @@ impl HealthMethods {
     fn tool_count(&self, caller: &Caller, server: &ServerHandle) -> u64 {
         let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
         let tools = server.tools();
-        let granted = tools.iter().filter(|tool| {
-            let decision = table.decide(&who, &server.id, Some(tool), now);
-            decision.permission == Permission::Allow
-        });
+        let granted = tools
+            .iter()
+            .filter(|tool| table.is_allowed(&who, &server.id, Some(tool), now));
         granted.count() as u64
     }
 }

@@ -7,6 +7,7 @@ pub mod body;
 pub mod certificate;
 pub mod client;
 mod connection;
+mod cors;
 mod dial;
 pub mod guard;
 pub mod listener_tls;

@@ -186,7 +186,7 @@ impl Directory {
         move |caller, TaskHandle { task, tool }| {
             let identity = caller.identity();
             let decision = table.decide(&identity, &task.server, Some(tool), now);
-            table.lease(&decision).is_some()
+            table.lease(&decision).is_some() || decision.is_conditional
         }
     }
 

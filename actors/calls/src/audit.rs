@@ -630,6 +630,7 @@ fn denial_event(denial: &Denial) -> Option<EventType> {
         Denial::UnsafeCode { .. } => Some(EventType::CodeRejected),
         Denial::Permission { .. }
         | Denial::NotGranted { .. }
+        | Denial::Condition { .. }
         | Denial::Unconfirmed { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_)
@@ -662,7 +663,7 @@ fn refusal_details(refusal: &Refusal) -> Map<String, Value> {
         add("at", truncate_to_buffer(path).into());
         add("keyword", keyword.as_str().into());
     } else if let Refusal::Denied(denial) = refusal
-        && let Denial::NotGranted { rule, .. } = &**denial
+        && let Denial::NotGranted { rule, .. } | Denial::Condition { rule, .. } = &**denial
     {
         // The caller reads something else: that the tool does not exist.
         add("reason", format!("denied: {rule}").into());

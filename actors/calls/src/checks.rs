@@ -2,6 +2,7 @@
 
 pub mod access;
 mod compiled_schemas;
+pub(crate) mod conditions;
 pub(crate) mod confirmation;
 mod permissions;
 mod pins;
@@ -18,6 +19,8 @@ use serde_json::value::RawValue;
 
 use self::access::{Admission, not_granted_refusal};
 pub use self::compiled_schemas::CompiledSchemas;
+use self::conditions::ConditionalCall;
+pub use self::conditions::LinkLookups;
 use self::confirmation::ConfirmationRules;
 use self::validators::Validation;
 use crate::Context;
@@ -43,6 +46,8 @@ pub struct Policies {
     pub schemas: CompiledSchemas,
     /// The validators of arguments.
     pub validation: Validation,
+    /// Follows links, for conditions of grants.
+    pub links: LinkLookups,
     /// How a dangerous call is confirmed.
     pub confirmation: ConfirmationRules,
 }
@@ -54,6 +59,8 @@ pub(crate) enum Check {
     Access,
     /// The arguments fit the schema of the tool (CMCP-009).
     Schema,
+    /// A condition holds, if the tool is granted on one.
+    Condition,
     /// The tool is the one that was approved (MGP-202).
     Pin,
     /// The server of the tool has what a call of it needs (MGP-050).
@@ -65,9 +72,10 @@ pub(crate) enum Check {
 }
 
 /// All checks, in the order in which they are made.
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     Check::Access,
     Check::Schema,
+    Check::Condition,
     Check::Pin,
     Check::Permissions,
     Check::Validators,
@@ -82,6 +90,8 @@ pub(crate) struct ToolCallChecks<'a> {
     /// The tool's name as the caller knows it.
     name: &'a str,
     tool: &'a Arc<CatalogTool>,
+    /// Its arguments, an object in JSON.
+    arguments: &'a str,
     admission: Admission<'a>,
     /// The most that the tool may do.
     effect_limit: Option<Effect>,
@@ -94,6 +104,7 @@ impl<'a> ToolCallChecks<'a> {
         caller: &'a Caller,
         name: &'a str,
         tool: &'a Arc<CatalogTool>,
+        arguments: &'a str,
     ) -> Self {
         let own_name = Some(&*tool.own_name);
         let admission = Admission::new(
@@ -108,6 +119,7 @@ impl<'a> ToolCallChecks<'a> {
             caller,
             name,
             tool,
+            arguments,
             admission,
             effect_limit: None,
         }
@@ -131,6 +143,10 @@ impl<'a> ToolCallChecks<'a> {
         for check in CHECKS {
             let passed = match check {
                 Check::Access | Check::Pin | Check::Permissions => self.recheck_one(check),
+                Check::Condition => match self.conditional_call() {
+                    Some(call) => call.check_with_links().await,
+                    None => Ok(()),
+                },
                 Check::Schema => {
                     let schemas = &self.cx.policies.schemas;
                     schema::check_arguments(schemas, self.name, self.tool, arguments).await
@@ -154,6 +170,17 @@ impl<'a> ToolCallChecks<'a> {
         Ok(())
     }
 
+    /// The call, if its access was found to depend on a condition.
+    fn conditional_call(&self) -> Option<ConditionalCall<'_>> {
+        self.admission.is_conditional().then(|| ConditionalCall {
+            cx: self.cx,
+            principal: self.admission.principal(),
+            name: self.name,
+            tool: self.tool,
+            arguments: self.arguments,
+        })
+    }
+
     /// Repeats one check of a call that waited. The verdict on its arguments and a person's approval hold for the
     /// whole call and are not requested again.
     fn recheck_one(&self, check: Check) -> Result<(), Refusal> {
@@ -162,6 +189,11 @@ impl<'a> ToolCallChecks<'a> {
                 Err(Refusal::UnknownTool(self.name.to_owned()))
             }
             Check::Access => self.admission.recheck(),
+            // Links were followed before, and may change at any time.
+            Check::Condition => match self.conditional_call() {
+                Some(call) => call.check(),
+                None => Ok(()),
+            },
             Check::Pin => {
                 pins::check_approved(self.cx, self.caller, self.name, self.tool)?;
                 pins::check_effect(self.cx, self.name, self.tool, self.effect_limit)

@@ -73,7 +73,7 @@ pub use self::answer::empty_result;
 pub use self::audit::CallMetrics;
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
-pub use self::checks::{CompiledSchemas, Policies};
+pub use self::checks::{CompiledSchemas, LinkLookups, Policies};
 pub use self::mcp::lists::exposure::{AgentExposure, ExposureSettings, ToolCounts};
 pub use self::mcp::lists::filtered::FilteredLists;
 pub use self::mgp::stream::CallStreams;

@@ -46,6 +46,8 @@ pub struct ClusterNames {
     pub unavailable: BTreeMap<NodeId, UnavailableNode>,
     /// The linked ones that do not read grants with patterns.
     pub without_patterns: Vec<NodeId>,
+    /// The linked ones that do not read grants with conditions.
+    pub without_conditions: Vec<NodeId>,
 }
 
 /// Tells what nodes are called at the moment.
@@ -68,6 +70,13 @@ impl NodeNaming {
     #[must_use]
     pub(crate) fn without_patterns(&self) -> Vec<String> {
         let older = (self.0)().without_patterns;
+        older.into_iter().map(|node| self.name(node)).collect()
+    }
+
+    /// What the linked nodes are called that do not read grants with conditions.
+    #[must_use]
+    pub(crate) fn without_conditions(&self) -> Vec<String> {
+        let older = (self.0)().without_conditions;
         older.into_iter().map(|node| self.name(node)).collect()
     }
 

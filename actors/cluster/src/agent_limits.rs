@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mgp_engine::calls::extensions::is_relayable_method;
 use mgp_protocol::ids::AgentId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -12,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// others. Further calls wait in order of arrival, within their own deadlines.
 pub const CALLS_PER_AGENT: usize = 64;
 
-/// The methods that need a permit: those that make a server work. Methods that end, answer or query a call
-/// never wait for one.
+/// The methods that need a permit, besides those of extensions: those that make a server work. Methods that end, answer
+/// or query a call never wait for one.
 const LIMITED_METHODS: [&str; 4] = [
     "tools/call",
     "prompts/get",
@@ -39,7 +40,7 @@ pub struct AgentPermit {
 /// True if a method needs a permit.
 #[must_use]
 pub fn needs_permit(method: &str) -> bool {
-    LIMITED_METHODS.contains(&method)
+    LIMITED_METHODS.contains(&method) || is_relayable_method(method)
 }
 
 impl AgentLimits {

@@ -52,6 +52,7 @@ use mgp_store::audit::AuditHandle;
 pub use self::connector::Connector;
 pub use self::event::{FetchTimes, ResubscriptionGuard, ServerEvent};
 pub(crate) use self::handle::InstanceOwner;
+pub(crate) use self::handle::LocalProcess;
 pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::resource_usage::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 pub use self::spawner::ProcessSpawner;
@@ -442,6 +443,7 @@ impl ServerActor {
             omitted: state.describe_omissions(),
             repaired: state.offer.repairs().cloned().collect(),
             trust: state.spec.mgp.trust_level,
+            process: LocalProcess::from_transport(&state.spec.transport),
             command_or_url: state.spec.transport.render_command().into(),
             declared: Arc::new(state.spec.mgp.clone()),
             awaits_operator: false,

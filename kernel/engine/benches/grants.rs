@@ -94,7 +94,7 @@ fn calls(replica: &Replica) -> usize {
         .logs()
         .grants()
         .iter()
-        .map(|granted| (granted, None));
+        .map(|granted| (granted, None, EntryEffect::Whole));
     let lease = ForeignLease::Valid(None);
     let rules = ForeignRules::new([home].into(), shared, lease, granted);
     let (grants, here) = (
@@ -237,6 +237,7 @@ fn grant(n: u64, owner: &NodeKey) -> Grant {
         told_by: None,
         justification: None,
         replaces: Vec::new(),
+        when: None,
     }
 }
 

@@ -57,15 +57,15 @@ impl<'a> Splice<'a> {
         let mut text = render_object(members.iter().copied());
         text.pop();
         text.remove(0);
-        if !object[1..].trim_start().starts_with('}') {
+        if !object[1..].trim_start().starts_with('}') && !self.is_emptied(&span) {
             text.push(',');
         }
         self.edits
             .push((span.start + 1..span.start + 1, text.into()));
     }
 
-    /// Removes members of `object`, with their commas. Missing names change nothing. If members are inserted as well, at
-    /// least one existing member must stay.
+    /// Removes members of `object`, with their commas. Missing names change nothing. Members are inserted after this, if at
+    /// all.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text.
@@ -94,6 +94,19 @@ impl<'a> Splice<'a> {
         }
         let nothing = |span| (span, Cow::Borrowed(""));
         self.edits.extend(removed.into_iter().map(nothing));
+    }
+
+    /// Whether all members of the object at this place are removed.
+    fn is_emptied(&self, object: &Range<usize>) -> bool {
+        let inner = object.start + 1..object.end - 1;
+        let is_blank = |range: Range<usize>| self.text[range].trim().is_empty();
+        self.edits.iter().any(|(edit, text)| {
+            text.is_empty()
+                && inner.start <= edit.start
+                && edit.end <= inner.end
+                && is_blank(inner.start..edit.start)
+                && is_blank(edit.end..inner.end)
+        })
     }
 
     fn span(&self, part: &str) -> Range<usize> {
@@ -215,6 +228,12 @@ mod tests {
         splice.remove_members(text, &["x"]);
         splice.insert_member(text, "b", "3");
         assert_eq!(splice.finish(), r#"{"b":3,"a":2}"#);
+        for text in [r#"{"x":1}"#, r#"{ "x":1 , "y":2 }"#] {
+            let mut splice = Splice::new(text);
+            splice.remove_members(text, &["x", "y"]);
+            splice.insert_member(text, "b", "3");
+            assert_eq!(splice.finish().replace(' ', ""), r#"{"b":3}"#, "{text}");
+        }
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! Scopes: evaluates labels against whitelists and blacklists (MCPL §7).
 //!
-//! A label is a text from a server or from a template of arguments; only the server knows its meaning. So a whitelist
-//! opens only labels with a single reading ([`label`]), and a blacklist closes each label with a matching reading.
+//! A label is a text from a server or from a template of arguments. Patterns and readings are those of conditions on
+//! grants ([`mgp_screening::scopes`]).
 
 pub mod approvals;
-mod glob;
-pub(crate) mod label;
 pub mod template;
 
 use std::collections::BTreeMap;
 
 use mgp_json::set_members;
 use mgp_protocol::mcpl::feature_sets::ScopePatterns;
+pub use mgp_screening::scopes::{ScopePattern, ScopeVerdict};
+use mgp_screening::scopes::{check_normal, evaluate_lists};
 
-pub use self::glob::ScopePattern;
 use self::template::LabelTemplate;
 
 /// Patterns in one list.
@@ -30,17 +29,6 @@ pub struct ScopeRules {
     pub blacklist: Vec<ScopePattern>,
     /// Members added to the payload, as JSON text, by label pattern.
     pub enrich: Vec<(ScopePattern, BTreeMap<String, String>)>,
-}
-
-/// The verdict of the lists on a label (MCPL §7.6).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScopeVerdict {
-    /// The blacklist matches, with this pattern.
-    Denied(String),
-    /// The whitelist matches, with this pattern, and the blacklist does not.
-    Approved(String),
-    /// A person decides. With the reason if the whitelist was skipped, as the label is not in normal form.
-    Undecided(Option<&'static str>),
 }
 
 impl ScopeRules {
@@ -70,7 +58,7 @@ impl ScopeRules {
     pub fn enrich(&self, label: &str, payload: Option<&str>) -> Option<String> {
         let rules = self.enrich.iter();
         let added: BTreeMap<&str, &str> = rules
-            .filter(|(pattern, _)| label::check_normal(label).is_ok() && pattern.matches(label))
+            .filter(|(pattern, _)| check_normal(label).is_ok() && pattern.matches(label))
             .flat_map(|(_, added)| added.iter().map(|(k, v)| (k.as_str(), v.as_str())))
             .collect();
         if added.is_empty() {
@@ -79,32 +67,6 @@ impl ScopeRules {
         let payload = payload.unwrap_or("{}");
         let added: Vec<(&str, &str)> = added.into_iter().collect();
         Some(set_members(payload, &added))
-    }
-}
-
-/// Evaluates a label against two lists.
-#[must_use]
-pub(crate) fn evaluate_lists(
-    label: &str,
-    blacklist: &[ScopePattern],
-    whitelist: &[ScopePattern],
-) -> ScopeVerdict {
-    // Every reading counts.
-    let readings = label::readings(label);
-    let closes = |pattern: &&ScopePattern| {
-        readings
-            .iter()
-            .any(|reading| pattern.matches_in_any_case(reading))
-    };
-    if let Some(pattern) = blacklist.iter().find(closes) {
-        return ScopeVerdict::Denied(pattern.as_str().to_owned());
-    }
-    if let Err(why) = label::check_normal(label) {
-        return ScopeVerdict::Undecided(Some(why));
-    }
-    match whitelist.iter().find(|pattern| pattern.matches(label)) {
-        Some(pattern) => ScopeVerdict::Approved(pattern.as_str().to_owned()),
-        None => ScopeVerdict::Undecided(None),
     }
 }
 

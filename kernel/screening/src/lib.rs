@@ -1,10 +1,13 @@
-//! Checks data before it leaves the kernel: the arguments of calls and the code in them (MGP §4.5, §7).
+//! Checks data before it leaves the kernel: the arguments of calls, the code in them (MGP §4.5, §7),
+//! and the conditions on grants.
 //!
 //! Pure like the engine: text in, verdict out.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod code_safety;
+pub mod conditions;
+pub mod scopes;
 mod validators;
 
 // Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).

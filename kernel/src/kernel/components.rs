@@ -26,8 +26,8 @@ use mgp_callers::request::{AnswerFuture, Routes};
 use mgp_calls::TruncatedResults;
 use mgp_calls::name_sources::NameSources;
 use mgp_calls::{
-    CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists, Policies,
-    Rates, ToolCounts, Validation,
+    CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists,
+    LinkLookups, Policies, Rates, ToolCounts, Validation,
 };
 use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
@@ -357,6 +357,7 @@ impl Components {
                 rates: Rates::new(kernel.limits.rates),
                 schemas: CompiledSchemas::default(),
                 validation: Validation::default(),
+                links: LinkLookups::default(),
                 confirmation: confirmation_rules(kernel),
             },
         })

@@ -6,6 +6,7 @@ mod audit;
 mod bytes;
 mod cut;
 mod events;
+mod extensions;
 mod large;
 mod lies;
 mod listening;

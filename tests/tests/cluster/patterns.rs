@@ -100,6 +100,59 @@ async fn grant_with_a_pattern_is_one_entry_that_is_revoked_as_one() {
     }
 }
 
+/// EXT-143, EXT-145: a condition travels as grants do, the owner evaluates it, and both sides explain it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_on_a_grant_is_evaluated_by_the_owner() {
+    let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
+    nas.connected(&["demo"]).await;
+    join(&nas, &desk, &[]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "anonymous@desk", "demo"])
+        .await;
+    shows(&desk, "nas__demo__echo").await;
+    let when = "args.text.startsWith(\"permitted\")";
+    let add = |agent| ["grants", "add", agent, "demo:echo", "--when", when];
+    for agent in ["anonymous@desk", "*@desk"] {
+        nas.mgp_json(&add(agent)).await;
+        let mut caller = desk.http_agent(None);
+        caller.initialize(NEWEST, "{}").await.result();
+        let name = "nas__demo__echo";
+        let (yes, no) = (json!({"text": "permitted"}), json!({"text": "forbidden"}));
+        let refused = async || {
+            let mut caller = desk.http_agent(None);
+            caller.initialize(NEWEST, "{}").await.result();
+            caller
+                .call(name, no.clone())
+                .await
+                .frame
+                .contains("with these arguments")
+        };
+        wait_until("the condition has arrived", DEADLINE, refused).await;
+        let answer = caller.call(name, no.clone()).await;
+        assert!(answer.frame.contains("startsWith"), "{}", answer.frame);
+        let answer = caller.call(name, yes).await;
+        assert!(!answer.frame.contains("isError\":true"), "{}", answer.frame);
+        assert!(
+            may(&desk, "nas", TEXT).await.0,
+            "the server's grant is for the other tools"
+        );
+        for (kernel, agent, place) in [
+            (&nas, "anonymous@desk", "demo:echo"),
+            (&desk, "anonymous", "nas/demo:echo"),
+        ] {
+            for (text, permission) in [("text=permitted", "allow"), ("text=forbidden", "deny")] {
+                let explained = kernel.mgp_json(&["explain", agent, place, text]).await;
+                assert_eq!(explained["permission"], permission, "{explained:#}");
+                assert_eq!(explained["conditions"][0]["when"], when, "{explained:#}");
+            }
+        }
+        nas.mgp_json(&["grants", "remove", agent, "demo:echo"])
+            .await;
+        wait_until("the condition is gone", DEADLINE, async || !refused().await).await;
+    }
+}
+
 /// A member that is no admin keeps its own agents from a tool of another node, whatever is granted, over a restart, a
 /// rename, and while the other node is away.
 #[tokio::test(flavor = "multi_thread")]

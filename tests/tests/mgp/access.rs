@@ -1,5 +1,6 @@
 //! Who may call what: every way to a tool, decided by the same rules.
 
+mod conditions;
 mod escapes;
 mod exposure;
 mod identity;

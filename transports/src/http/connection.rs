@@ -31,6 +31,7 @@ pub(crate) use self::slots::ConnectionAuth;
 use self::slots::{ConnectionSlot, ConnectionSlots};
 use super::body::{ReplyBody, RequestBody};
 use super::certificate::Certificate;
+use super::cors;
 use super::guard::{AllowList, GuardRejection};
 use super::listener_tls::{ListenerTls, SecuredStream};
 use crate::stall::StallGuard;
@@ -352,16 +353,28 @@ where
 {
     let request_use = peer.auth.begin_request();
     let request = request.map(RequestBody::from);
-    let handled = listener
-        .allow
-        .check(request.uri(), request.headers())
-        .map(|()| (listener.handler)(request, peer));
+    let allow = &listener.allow;
+    let page = allow.configured_origin(request.headers());
+    let handled = match allow.check(request.uri(), request.headers()) {
+        Ok(()) => match page
+            .as_ref()
+            .and_then(|_| cors::preflight_response(&request))
+        {
+            Some(preflight) => Err(preflight),
+            // A handler's future has some kilobytes, and would be copied at each step on its way to the connection.
+            None => Ok(Box::pin((listener.handler)(request, peer))),
+        },
+        Err(denied) => Err(forbidden_response(&denied)),
+    };
     let listener = Arc::clone(listener);
     async move {
         let mut response = match handled {
             Ok(handled) => handled.await,
-            Err(denied) => forbidden_response(&denied),
+            Err(answered) => answered,
         };
+        if let Some(origin) = page {
+            cors::allow_origin(&mut response, origin);
+        }
         let body = response.body_mut();
         body.close_with(&listener.closing);
         body.attach_request(request_use);

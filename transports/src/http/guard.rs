@@ -1,6 +1,6 @@
 //! Guards a listener against DNS rebinding and foreign web pages.
 
-use http::header::{HOST, ORIGIN};
+use http::header::{HOST, HeaderValue, ORIGIN};
 use http::{HeaderMap, HeaderName, Uri};
 
 /// The names that every machine has for itself.
@@ -73,6 +73,18 @@ impl AllowList {
         }
     }
 
+    /// The origin of a request by a page at a configured origin.
+    pub(super) fn configured_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        let text = origin.to_str().ok()?;
+        self.is_configured_origin(text).then(|| origin.clone())
+    }
+
+    fn is_configured_origin(&self, origin: &str) -> bool {
+        let mut known = self.origins.iter();
+        known.any(|known| known.eq_ignore_ascii_case(origin))
+    }
+
     fn has_host(&self, authority: &str) -> bool {
         is_loopback(authority) || self.is_configured_host(authority)
     }
@@ -92,9 +104,8 @@ impl AllowList {
         let host = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"));
-        let same = |known: &String| known.eq_ignore_ascii_case(origin);
         let is_own = |host: &str| is_loopback(host) && host.eq_ignore_ascii_case(own);
-        host.is_some_and(is_own) || self.origins.iter().any(same)
+        host.is_some_and(is_own) || self.is_configured_origin(origin)
     }
 }
 
@@ -135,8 +146,6 @@ fn quote(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn configured() -> AllowList {

@@ -2,6 +2,7 @@
 //! exist.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_engine::policy::access::{
     AccessDecision, AccessLease, DenialResponse, ForeignDenial, Principal, denial_response,
@@ -29,6 +30,8 @@ pub(crate) struct Admission<'a> {
     tool: Option<&'a str>,
     /// The decision, stored from the first check on.
     lease: OnceLock<AccessLease>,
+    /// Whether the last check found that a condition decides about the call of a tool.
+    is_conditional: AtomicBool,
     /// The answer that does not reveal that the thing exists.
     unknown: Refusal,
 }
@@ -49,12 +52,23 @@ impl<'a> Admission<'a> {
             server,
             tool,
             lease: OnceLock::new(),
+            is_conditional: AtomicBool::new(false),
             unknown,
         }
     }
 }
 
 impl Admission<'_> {
+    /// Whether the last check left the decision about a call of the tool to a condition. Requests that are not calls,
+    /// such as those about the task of a call, pass without.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.is_conditional.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     /// An agent of another node with a valid grant gets the actual reason: it would otherwise look for a missing
     /// grant.
     fn to_refusal(&self, decision: &AccessDecision<'_>) -> Refusal {
@@ -82,14 +96,19 @@ impl FinalCheck for Admission<'_> {
         let (table, now) = (self.access.table(), unix_ms());
         let lease = self.lease.get();
         if lease.is_some_and(|lease| table.is_lease_valid(*lease, now)) {
+            // A lease is never given on a condition; one that came since ended it.
+            self.is_conditional.store(false, Ordering::Relaxed);
             return Ok(());
         }
         let decision = table.decide(&self.principal, self.server, self.tool, now);
+        self.is_conditional
+            .store(decision.is_conditional, Ordering::Relaxed);
         match table.lease(&decision) {
             Some(lease) => {
                 self.lease.get_or_init(|| lease);
                 Ok(())
             }
+            None if decision.is_conditional => Ok(()),
             None => Err(self.to_refusal(&decision)),
         }
     }

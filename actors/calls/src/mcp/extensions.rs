@@ -3,6 +3,7 @@
 //! A request goes to the one server that the endpoint or the operator's configuration names; any other is unknown here.
 
 use mgp_engine::calls::extensions::{is_relayable_method, is_relayable_notification};
+use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::render_object;
@@ -65,8 +66,8 @@ pub(crate) fn add_merged_extensions(cx: &Context, capabilities: &str, caller: &C
 /// method.
 #[must_use]
 pub fn find_server(cx: &Context, caller: &Caller, method: &str) -> Option<ServerId> {
-    // Requests of other nodes are a closed list.
-    if caller.agent.is_remote() || !is_relayable_method(method) {
+    let is_allowed = remote_requests::is_allowed(&caller.agent, RemoteTarget::ExtensionMethod);
+    if !is_allowed || !is_relayable_method(method) {
         return None;
     }
     let server = match &caller.view {
@@ -89,7 +90,7 @@ pub fn find_server(cx: &Context, caller: &Caller, method: &str) -> Option<Server
 /// Whether this server declares an extension that the kernel does not know, and is open to the caller.
 fn is_relayed_to(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let shown = cx.catalog.load();
-    let peer = shown.peers.get(server).filter(|_| !server.is_remote());
+    let peer = shown.peers.get(server);
     peer.is_some_and(|peer| has_unknown_extension(&peer.raw_capabilities))
         && access::is_server_open(cx, caller, server)
 }
@@ -125,7 +126,9 @@ pub fn relay_notification(cx: &Context, caller: &Caller, method: &str, params: O
     let CatalogView::One(server) = &caller.view else {
         return;
     };
+    // A link has no messages but those of a call.
     if caller.agent.is_remote()
+        || server.is_remote()
         || !is_relayable_notification(method)
         || !is_relayed_to(cx, caller, server)
         || cx.policies.rates.count_call(&caller.agent).is_err()

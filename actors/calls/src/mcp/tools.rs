@@ -167,8 +167,8 @@ async fn call_at(
     } = *wanted;
     facts.set_tool(tool);
     name_span(request, tool);
-    let checked =
-        ToolCallChecks::new(cx, &request.caller, name, tool).limited(facts.effect_limit());
+    let checked = ToolCallChecks::new(cx, &request.caller, name, tool, arguments)
+        .limited(facts.effect_limit());
     let began = monotonic_now();
     let mut checks = request.trace.start_child_span("checks");
     let passed = checked.run(request, call.arguments).await;
@@ -286,13 +286,13 @@ fn name_span(request: &Request, tool: &CatalogTool) {
 /// What a new call of the same would be answered.
 pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
     let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
-    let (name, limit) = mgp::tools::called_tool(caller, &call)?;
-    let Some(tool) = cx.tool(&caller.view, &name) else {
-        return Err(unlisted_names::absent_refusal(cx, caller, name));
+    let called = mgp::tools::called_tool(caller, &call)?;
+    let Some(tool) = cx.tool(&caller.view, &called.name) else {
+        return Err(unlisted_names::absent_refusal(cx, caller, called.name));
     };
     let again = |tool: &Arc<CatalogTool>| {
-        let checks = ToolCallChecks::new(cx, caller, &name, tool);
-        checks.limited(limit).recheck()
+        let checks = ToolCallChecks::new(cx, caller, &called.name, tool, called.arguments);
+        checks.limited(called.limit).recheck()
     };
     let shown = cx.catalog.load();
     let mut places = shown.catalog.replicas(&tool).iter();

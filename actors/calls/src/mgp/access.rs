@@ -2,6 +2,7 @@
 //! for agents that negotiated access control.
 
 mod cluster;
+mod conditions;
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
-    AccessList, Explain, Explanation, Grant, Granted, List, Permission, Query, Revoke, Revoked,
-    Source,
+    AccessList, AccessStatus, Explain, Explanation, Grant, Granted, List, Permission, Query,
+    Revoke, Revoked, Source,
 };
 use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
@@ -131,7 +132,15 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
         }
         _ => decision.to_query_response(),
     };
-    json_outcome(&standing)
+    let reveals =
+        caller.operator || cx.policies.access.should_reveal_denials() && exists(cx, &server, tool);
+    let when = tool.filter(|_| reveals && decision.is_conditional);
+    let when = when.map(|tool| {
+        table
+            .conditions(&about, &server, tool, unix_ms())
+            .describe()
+    });
+    json_outcome(&AccessStatus { when, ..standing })
 }
 
 fn exists(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
@@ -150,6 +159,9 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
         grant.tool_name.as_deref(),
         there,
     )?;
+    if let Some(when) = &grant.when {
+        conditions::check(cx, when, &about.place, &about.agent)?;
+    }
     grant.agent_id = about.agent.to_string();
     grant.server_id = about.place.server.to_string();
     let mut notes = about.notes;
@@ -168,7 +180,11 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     } else {
         (grant_locally(cx, request, by, grant).await?, None)
     };
-    let Some(GrantChange::Grant(granted)) = changes.last() else {
+    let mut granted = changes.iter().filter_map(|change| match change {
+        GrantChange::Grant(grant) => Some(grant),
+        GrantChange::Revoke(_) => None,
+    });
+    let Some(granted) = granted.next() else {
         return Err(Refusal::Internal("a grant that is none".into()));
     };
     let replaced = changes.iter().flat_map(GrantChange::revoked_ids);
@@ -280,6 +296,10 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
             ..explain_locally(cx, target.agent, target.place).await?
         }
     };
+    let explained = match &explain.arguments {
+        Some(arguments) => conditions::apply(cx, &agent, &place, arguments, explained).await?,
+        None => explained,
+    };
     let called = describe_visible_name(cx, &place);
     // Those of other nodes name the server they call.
     let places = if agent.is_remote() {
@@ -290,7 +310,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
     let own = place.tool.as_deref();
     let scopes = own.map(|own| mcpl::call::explain(cx, &place.server, own));
     let scopes = scopes.unwrap_or_default();
-    let is_allowed = explained.permission == Permission::Allow;
+    let is_allowed = explained.permission == Permission::Allow || !explained.conditions.is_empty();
     json_outcome(&Explanation {
         notes: [explained.notes, called, places, scopes].concat(),
         waits: is_allowed.then(|| pending_approval(cx, &place)).flatten(),

@@ -202,18 +202,35 @@ pub(crate) const fn effect_limit(tool: MetaTool) -> Option<Option<Effect>> {
     }
 }
 
-/// The tool that a call means, if need be through a finding tool, and the most that it may do.
-pub(crate) fn called_tool(
+/// The tool that a call means, if need be through a finding tool.
+pub(crate) struct CalledTool<'a> {
+    pub(crate) name: String,
+    /// The most that it may do.
+    pub(crate) limit: Option<Effect>,
+    /// An object in JSON.
+    pub(crate) arguments: &'a str,
+}
+
+/// The tool that a call means, and its arguments.
+pub(crate) fn called_tool<'a>(
     caller: &Caller,
-    call: &mcp::tools::Call<'_>,
-) -> Result<(String, Option<Effect>), Refusal> {
+    call: &mcp::tools::Call<'a>,
+) -> Result<CalledTool<'a>, Refusal> {
     let name = parse_string(call.name, "name")?;
-    let Some(limit) = kernel_tool::meta_tool(caller, &name).and_then(effect_limit) else {
-        return Ok((name, None));
-    };
     let arguments = call.arguments.map_or("{}", RawValue::get);
+    let Some(limit) = kernel_tool::meta_tool(caller, &name).and_then(effect_limit) else {
+        return Ok(CalledTool {
+            name,
+            limit: None,
+            arguments,
+        });
+    };
     let found: Call<'_> = mcp::parse_params(Some(arguments))?;
-    Ok((found.name.into_owned(), limit))
+    Ok(CalledTool {
+        name: found.name.into_owned(),
+        limit,
+        arguments: found.arguments.map_or("{}", RawValue::get),
+    })
 }
 
 /// That call, as the caller would make it directly. A model makes it, so tools that are only for apps are unknown.

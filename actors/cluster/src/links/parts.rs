@@ -105,7 +105,8 @@ impl LinksShared {
                     | WireFeatures::SHUTDOWN
                     | WireFeatures::RELAY
                     | WireFeatures::DEMOTION
-                    | WireFeatures::PATTERNS,
+                    | WireFeatures::PATTERNS
+                    | WireFeatures::CONDITIONS,
                 life,
                 name,
                 role,

@@ -32,6 +32,7 @@ fn grant(n: u8, node: NodeId, owner: NodeId, permission: Permission) -> LogChang
         told_by: None,
         justification: None,
         replaces: Vec::new(),
+        when: None,
     }))
 }
 

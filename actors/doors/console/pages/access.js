@@ -19,7 +19,7 @@ export default function access({ main, kernel, store, on, rest }) {
   const whose = h('select', { 'aria-label': 'Agents shown' });
   const header = h('div', { class: 'matrix-row matrix-head', 'aria-hidden': 'true' });
   const panel = h('aside', { class: 'detail', 'aria-label': 'Why' });
-  const legend = h('p', { class: 'dim legend' }, h('span', { class: 'good' }, '✓ allow'), ', ', h('span', { class: 'bad' }, '✕ deny'), ': what the agent may do. A border: an entry for this cell; without one, a wider rule decides. Choose a cell to see the rule and to change it.');
+  const legend = h('p', { class: 'dim legend' }, h('span', { class: 'good' }, '✓ allow'), ', ', h('span', { class: 'bad' }, '✕ deny'), ', ◐ on a condition: what the agent may do. A border: an entry for this cell; without one, a wider rule decides. Choose a cell to see the rule and to change it.');
   const list = virtual({ label: 'Servers and tools, with what each agent may', height: 42, count: () => rows.length, row });
   list.classList.add('tall');
   const matrix = h('div', { class: 'matrix' }, header, list);
@@ -42,13 +42,13 @@ export default function access({ main, kernel, store, on, rest }) {
     const key = cellKey(agent, server, tool);
     const of = known.get(key);
     if (of === undefined) { known.set(key, null); wanted.push({ agent, server, tool, key }); pump(); }
-    const word = of ? (of.error ? '?' : of.permission === 'allow' && waits(server) ? 'waits' : of.permission) : '…';
+    const word = of ? (of.error ? '?' : of.when ? 'on a condition' : of.permission === 'allow' && waits(server) ? 'waits' : of.permission) : '…';
     const own = of && (tool ? of.source === 'tool_grant' : of.source === 'server_grant');
     return h('div', { class: 'cell' }, h('button', {
-      class: `cell-button ${of?.permission ?? ''} ${own ? 'own' : ''}`, 'data-key': key,
+      class: `cell-button ${of?.when ? '' : of?.permission ?? ''} ${own ? 'own' : ''}`, 'data-key': key,
       'aria-label': `${agent}, ${server}${tool ? `, ${tool}` : ''}: ${word}${own ? ', by an entry of its own' : ''}`,
       onclick: () => explain(agent, server, tool),
-    }, word === 'allow' ? '✓ allow' : word === 'deny' ? '✕ deny' : word === 'waits' ? '… waits for approval' : word));
+    }, word === 'allow' ? '✓ allow' : word === 'on a condition' ? '◐ on a condition' : word === 'deny' ? '✕ deny' : word === 'waits' ? '… waits for approval' : word));
   }
 
   /** Whether a server takes no calls before the operator has approved it. */
@@ -94,12 +94,14 @@ export default function access({ main, kernel, store, on, rest }) {
     const entry_type = tool ? 'tool_grant' : 'server_grant';
     const own = told.source === entry_type;
     const other = told.permission === 'allow' ? 'deny' : 'allow';
+    const conditions = told.conditions ?? [];
+    const when = h('input', { type: 'text', value: own && conditions.length === 1 ? conditions[0].when : '', placeholder: 'Only when, as in inside(args.path, "~/notes")', 'aria-label': 'Only when' });
     const because = h('input', { type: 'text', placeholder: 'Why (for those who read it later)', 'aria-label': 'Why' });
     const length = h('select', { 'aria-label': 'For how long' }, [['for good', ''], ['for an hour', 3600e3], ['for a day', 86400e3], ['for 30 days', 30 * 86400e3]].map(([words, ms]) => h('option', { value: ms }, words)));
     const change = (permission) => doing(async () => {
       if (!await sure(await preview(agent, server, tool, permission))) return;
       const expires_at = length.value ? new Date(Date.now() + Number(length.value)).toISOString() : undefined;
-      const granted = await kernel.ask('mgp/access/grant', { ...where, entry_type, permission, yet_unknown: false, ...(because.value && { justification: because.value }), ...(expires_at && { expires_at }) });
+      const granted = await kernel.ask('mgp/access/grant', { ...where, entry_type, permission, yet_unknown: false, ...(permission === 'allow' && when.value && { when: when.value }), ...(because.value && { justification: because.value }), ...(expires_at && { expires_at }) });
       say(`${agent}: ${permission} ${server}${tool ? `:${tool}` : ''}`, 'good');
       granted.notes?.forEach((note) => say(note));
       forget(); await explain(agent, server, tool);
@@ -111,14 +113,16 @@ export default function access({ main, kernel, store, on, rest }) {
       forget(); await explain(agent, server, tool);
     });
     fill(panel,
-      h('h2', {}, server, tool && `:${tool}`), h('p', { class: 'row' }, h('b', {}, agent), told.waits ? pill('warn', 'waits for approval') : pill(told.permission === 'allow' ? 'good' : 'bad', told.permission)),
+      h('h2', {}, server, tool && `:${tool}`), h('p', { class: 'row' }, h('b', {}, agent), told.waits ? pill('warn', 'waits for approval') : conditions.length ? pill('warn', 'on a condition') : pill(told.permission === 'allow' ? 'good' : 'bad', told.permission)),
       told.waits && h('p', { class: 'note warn' }, told.waits),
       h('p', { class: 'asked' }, told.rule),
+      conditions.map((one) => h('p', { class: 'note' }, 'allowed when ', h('code', {}, one.when))),
       h('details', { open: true }, h('summary', {}, 'What was looked at'), h('ol', {}, told.considered.map((sentence) => h('li', {}, sentence)))),
       (told.notes ?? []).map((note) => h('p', { class: 'note warn' }, note)),
-      h('div', { class: 'field' }, because), h('div', { class: 'row' }, length,
+      h('div', { class: 'field' }, when), h('div', { class: 'field' }, because), h('div', { class: 'row' }, length,
         h('button', { class: other === 'deny' ? 'bad' : 'main', 'data-key': 'change', onclick: () => change(other) }, other === 'deny' ? 'Deny…' : 'Allow…'),
         !own && h('button', { 'data-key': 'fix', onclick: () => change(told.permission) }, told.permission === 'allow' ? 'Allow by an entry…' : 'Deny by an entry…'),
+        own && conditions.length > 0 && h('button', { class: 'bad', onclick: () => change('deny') }, 'Deny…'),
         own && h('button', { 'data-key': 'lapse', onclick: lapse }, 'Let lapse…')));
     if (innerWidth < 900) panel.scrollIntoView({ block: 'start' });
   }

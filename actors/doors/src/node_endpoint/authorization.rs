@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_cluster::links::PeerLink;
+use mgp_engine::calls::extensions::is_relayable_method;
 use mgp_engine::cluster::assertions::AssertionError;
 use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
 use mgp_engine::tools::catalog::CatalogView;
@@ -157,7 +158,9 @@ fn check_access(
     server: &ServerId,
 ) -> Result<(), Refusal> {
     let method = header.method.as_str();
-    if !remote_requests::is_allowed(agent, RemoteTarget::Method(method)) {
+    let is_open = |target| remote_requests::is_allowed(agent, target);
+    let is_extension = || is_relayable_method(method) && is_open(RemoteTarget::ExtensionMethod);
+    if !is_open(RemoteTarget::Method(method)) && !is_extension() {
         return Err(Refusal::UnknownMethod(method.to_owned()));
     }
     let view = CatalogView::One(server.clone());

@@ -147,6 +147,9 @@ fn render_details(operation: &Operation, change: &GrantChange, recovered: bool) 
             details["justification"] = json!(grant.justification);
             details["granted_by"] = json!(grant.told_by);
             details["replaced"] = json!(ids(&grant.replaces));
+            if let Some(when) = &grant.when {
+                details["when"] = json!(when);
+            }
         }
         GrantChange::Revoke(_) => details["revoked"] = json!(ids(change.revoked_ids())),
     }

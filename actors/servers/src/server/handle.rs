@@ -15,7 +15,7 @@ use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::replica_spec::ReplicaSpec;
-use mgp_engine::servers::spec::{MgpConfig, ServerLimits};
+use mgp_engine::servers::spec::{MgpConfig, ServerLimits, ServerTransport};
 use mgp_engine::servers::supervision::RollStatus;
 use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
 use mgp_protocol::ids::ServerId;
@@ -85,6 +85,31 @@ pub struct ServerHandle {
     sandbox: Mutex<Option<Sandbox>>,
 }
 
+/// What is known of the process of a server on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalProcess {
+    /// Its home directory.
+    pub home: Option<Arc<str>>,
+    /// The operator configured it.
+    is_configured: bool,
+}
+
+impl LocalProcess {
+    /// The process of a server, if it is one.
+    pub(crate) fn from_transport(transport: &ServerTransport) -> Option<Self> {
+        let ServerTransport::Stdio { env, .. } = transport else {
+            return None;
+        };
+        let configured = env.get("HOME").cloned();
+        let is_configured = configured.is_some();
+        let home = configured.or_else(|| std::env::var("HOME").ok());
+        Some(Self {
+            home: home.map(Arc::from),
+            is_configured,
+        })
+    }
+}
+
 /// The status that the supervisor publishes.
 #[derive(Debug, Clone)]
 pub struct Status {
@@ -108,6 +133,8 @@ pub struct Status {
     pub(crate) repaired: Vec<String>,
     /// The trust level granted by the operator.
     pub(crate) trust: TrustLevel,
+    /// Its process, if it is one of this node.
+    pub(crate) process: Option<LocalProcess>,
     /// Its command line or URL.
     pub(crate) command_or_url: Arc<[String]>,
     /// The MGP settings of its configuration.
@@ -199,6 +226,7 @@ impl ServerHandle {
             omitted: Vec::new(),
             repaired: Vec::new(),
             trust: TrustLevel::default(),
+            process: None,
             command_or_url: Arc::default(),
             declared: Arc::default(),
             awaits_operator: false,
@@ -327,6 +355,17 @@ impl ServerHandle {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
+    }
+
+    /// Its process, if it is one of this node. In a sandbox its home directory is its own, unless it is configured.
+    #[must_use]
+    pub fn local_process(&self) -> Option<LocalProcess> {
+        let process = self.status.borrow().process.clone()?;
+        let is_known = process.is_configured || self.sandbox().is_none();
+        Some(LocalProcess {
+            home: process.home.filter(|_| is_known),
+            ..process
+        })
     }
 
     /// Its trust level: the operator's, or less if the server declares less.

@@ -17,6 +17,8 @@ pub enum RemoteTarget<'a> {
     KernelTool(&'a str),
     /// A notification.
     Notification(&'a str),
+    /// A method of an extension that the kernel does not know, whatever its name: one of a server.
+    ExtensionMethod,
 }
 
 /// The callers of another node that a row is open to.
@@ -84,6 +86,7 @@ pub fn find_rule(target: RemoteTarget<'_>) -> Option<&'static RemoteRule> {
         RemoteTarget::Method(name) => (&METHODS, name),
         RemoteTarget::KernelTool(name) => (&KERNEL_TOOLS, name),
         RemoteTarget::Notification(name) => (&NOTIFICATIONS, name),
+        RemoteTarget::ExtensionMethod => return Some(&EXTENSION_METHODS),
     };
     rows.iter().find(|row| row.names.contains(&name))
 }
@@ -124,6 +127,14 @@ const fn closed_rule(
 ) -> RemoteRule {
     open_rule(RemoteCallers::Nobody, check, reason, names)
 }
+
+/// They have no names here: that the kernel has none of that name, nor one like it, is checked before.
+const EXTENSION_METHODS: RemoteRule = open_rule(
+    RemoteCallers::Agents,
+    MethodCheck::Server,
+    "requests to the shared server, which declares their extension, each decided by its grants",
+    &[],
+);
 
 const METHODS: [RemoteRule; 21] = [
     open_rule(
@@ -506,6 +517,8 @@ mod tests {
         assert!(!is_allowed(&node, RemoteTarget::Method("tools/call")));
         let pace = RemoteTarget::Notification("notifications/mgp.stream.pace");
         assert!(is_allowed(&alice, pace) && !is_allowed(&node, pace));
+        let extension = RemoteTarget::ExtensionMethod;
+        assert!(is_allowed(&alice, extension) && !is_allowed(&node, extension));
     }
 
     /// A feature that needs a tool of the owner's kernel gets a row of its own here.

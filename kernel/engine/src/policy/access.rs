@@ -6,6 +6,7 @@
 
 mod agent_rules;
 mod changes;
+mod conditions;
 mod decision;
 mod explain;
 mod foreign;
@@ -17,17 +18,19 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, ServerId, SetName};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
 use self::agent_rules::AgentRuleSet;
 pub use self::agent_rules::RemoteServers;
 pub use self::changes::{ChangeRequest, GrantRecords};
+pub(crate) use self::conditions::EntryCondition;
+pub use self::conditions::{CallConditions, EntryEffect, describe_failure};
 pub use self::decision::{
     AccessDecision, DenialResponse, ForeignDenial, denial_response, hidden_query_response,
 };
 pub(crate) use self::decision::{ExpiredLease, LeaseExpiryCause};
-pub(crate) use self::explain::{describe_conflict, explain_foreign};
+pub(crate) use self::explain::{ExplainedGrant, LevelEntries, describe_conflict, explain_foreign};
 pub use self::explain::{explain, explain_local_denial, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 #[cfg(test)]
@@ -108,21 +111,24 @@ pub struct AccessEntry {
     pub(crate) decided_by: Arc<str>,
     /// When, in milliseconds since 1970.
     pub(crate) decided_ms: u64,
+    /// What keeps it from allowing every call.
+    pub(crate) condition: Option<EntryCondition>,
 }
 
 impl AccessEntry {
-    fn from_granted(granted: &LoggedGrant) -> Self {
-        Self::with_expiry(granted, granted.grant.not_after_ms)
-    }
-
-    /// An entry with another expiry than its grant states.
-    fn with_expiry(granted: &LoggedGrant, not_after_ms: Option<u64>) -> Self {
+    /// An entry, with its expiry by the local clock.
+    fn new(
+        granted: &LoggedGrant,
+        not_after_ms: Option<u64>,
+        condition: Option<EntryCondition>,
+    ) -> Self {
         Self {
             id: granted.grant.id,
             permission: granted.grant.permission,
             not_after_ms,
             decided_by: display_author(granted).into(),
             decided_ms: granted.issued_at_ms,
+            condition,
         }
     }
 
@@ -134,11 +140,14 @@ impl AccessEntry {
         self.not_after_ms.is_none_or(|end| now_ms < end)
     }
 
-    /// The entry that decides comes first: deny before allow, then the one that expires last.
+    /// The entry that decides comes first: deny before allow, without a condition before with one, then the one that
+    /// expires last.
     fn rank(&self) -> impl Ord + use<> {
         let end = self.not_after_ms.unwrap_or(u64::MAX);
         (
             self.permission == Permission::Allow,
+            self.condition.is_some(),
+            !self.can_open(),
             std::cmp::Reverse(end),
             self.id,
         )
@@ -261,6 +270,7 @@ pub struct GrantTable {
     sets: Arc<ToolSets>,
     /// The known servers of other nodes, by their local ids.
     remote: Arc<RemoteServers>,
+    local_node: NodeId,
 }
 
 /// Callers that share their lists, because they have the same access to every server.
@@ -305,6 +315,7 @@ impl GrantTable {
             foreign_since: generation,
             sets: Arc::default(),
             remote: Arc::default(),
+            local_node: authority.local_node(),
         };
         let agents = grants.iter().filter_map(|g| match &g.grant.subject {
             Subject::Agent(agent) => {
@@ -360,6 +371,12 @@ impl GrantTable {
         self.agents.get(agent)?.for_server(server, &self.remote)
     }
 
+    /// The node whose table it is.
+    #[must_use]
+    pub fn local_node(&self) -> NodeId {
+        self.local_node
+    }
+
     /// The generation of the table.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -399,7 +416,7 @@ impl GrantTable {
     /// Whether the caller has access to the server as a whole: its prompts, resources and notifications.
     #[must_use]
     pub fn is_server_open(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
-        self.decide(principal, server, None, now_ms).permission == Permission::Allow
+        self.is_allowed(principal, server, None, now_ms)
     }
 
     /// Whether the server is visible to the caller: it has access to the server as a whole, or to one of its tools.
@@ -420,10 +437,8 @@ impl GrantTable {
             .map(|tool| &**tool)
             .chain(self.tools_in_sets(principal, server));
         whole.permission == Permission::Allow
-            || tools.any(|tool| {
-                let of_tool = self.decide(principal, server, Some(tool), now_ms);
-                of_tool.permission == Permission::Allow
-            })
+            || whole.entry.is_some_and(AccessEntry::has_condition)
+            || tools.any(|tool| self.is_allowed(principal, server, Some(tool), now_ms))
     }
 
     /// All agents that have entries.
@@ -489,13 +504,14 @@ impl GrantTable {
         }
         let rules = self.rules_at(agent, server);
         if let Some((source, entry)) = find_deciding_entry(rules.into_iter(), tool, now_ms) {
-            return local_decision(entry.permission, source, Some(entry));
+            return local_decision(entry.permission, source, Some(entry)).with_condition(tool);
         }
         let permission = self.defaults.for_server(server).permission();
         local_decision(permission, Source::DefaultPolicy, None)
     }
 
-    /// Whether this caller may call a tool or, without one, use the server as a whole.
+    /// Whether this caller may call a tool, at least with some arguments, or, without a tool, use the server as a
+    /// whole.
     #[must_use]
     pub fn is_allowed(
         &self,
@@ -504,10 +520,12 @@ impl GrantTable {
         tool: Option<&str>,
         now_ms: u64,
     ) -> bool {
-        self.decide(principal, server, tool, now_ms).permission == Permission::Allow
+        let decision = self.decide(principal, server, tool, now_ms);
+        decision.permission == Permission::Allow || decision.is_conditional
     }
 
-    /// A lease for a call that this table allows; `None` if it denies it.
+    /// A lease for a call that this table allows whatever its arguments are; `None` if it denies it, or if its
+    /// [conditions](Self::conditions) decide.
     #[must_use]
     pub fn lease(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
         (decision.permission == Permission::Allow).then(|| AccessLease {
@@ -550,5 +568,6 @@ fn local_decision(
         foreign: false,
         foreign_denial: None,
         narrowing: None,
+        is_conditional: false,
     }
 }

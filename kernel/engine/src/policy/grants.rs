@@ -9,6 +9,7 @@
 //! allowed, the end of a denial) counts if its issuer is certainly authorised, at a position of its log that is
 //! certain.
 
+mod compiled_condition;
 mod conflicts;
 mod encoded_operation;
 mod keys;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
+use self::compiled_condition::CompiledCondition;
 use self::conflicts::Withdrawals;
 pub use self::encoded_operation::EncodedOperation;
 pub(crate) use self::encoded_operation::{OPERATION_MAX, OperationDecodeError};
@@ -159,6 +161,8 @@ pub struct LoggedGrant {
     pub(crate) issued_at_ms: u64,
     /// What the issuer knew of other logs.
     pub(crate) context: CausalContext,
+    /// Its condition, compiled when it is first used.
+    condition: CompiledCondition,
 }
 
 /// Whether a grant is in force, or why not.
@@ -392,8 +396,32 @@ impl Grants {
         authority: &Authority,
         now_ms: u64,
     ) -> GrantStatus {
+        self.status_as(granted, granted.grant.permission, authority, now_ms)
+    }
+
+    /// Whether a grant with a condition closes what it does not allow. That takes access away, so it counts as a
+    /// denial does: also while it is not certain that its issuer may allow something.
+    #[must_use]
+    pub(crate) fn is_closing(
+        &self,
+        granted: &LoggedGrant,
+        authority: &Authority,
+        now_ms: u64,
+    ) -> bool {
+        granted.grant.is_conditional()
+            && self.status_as(granted, Permission::Deny, authority, now_ms) == GrantStatus::InForce
+    }
+
+    /// The status of what it allows, or of what it denies.
+    fn status_as(
+        &self,
+        granted: &LoggedGrant,
+        permission: Permission,
+        authority: &Authority,
+        now_ms: u64,
+    ) -> GrantStatus {
         let place = granted.position;
-        let denies = granted.grant.permission == Permission::Deny;
+        let denies = permission == Permission::Deny;
         let may = if denies {
             authority.can_revoke(place.issuer)
         } else {
@@ -402,7 +430,7 @@ impl Grants {
         if !may {
             return GrantStatus::NotAuthorised;
         }
-        if let Some(place) = self.first_revoke(granted, authority) {
+        if let Some(place) = self.first_revoke(granted, permission, authority) {
             return GrantStatus::Revoked(place);
         }
         match granted.grant.not_after_ms {
@@ -432,7 +460,12 @@ impl Grants {
 
     /// The first position where an authorised node revoked the grant. The end of a denial gives access, so it has the
     /// same conditions as a grant that allows.
-    fn first_revoke(&self, granted: &LoggedGrant, authority: &Authority) -> Option<LogPosition> {
+    fn first_revoke(
+        &self,
+        granted: &LoggedGrant,
+        permission: Permission,
+        authority: &Authority,
+    ) -> Option<LogPosition> {
         let by_id = self.revoked_ids.range(revoke_keys(granted.grant.id));
         let sweeps = self.bulk_revokes.get(&granted.grant.subject);
         let swept = sweeps.into_iter().flatten().filter(|sweep| {
@@ -441,7 +474,7 @@ impl Grants {
         });
         let places = by_id.map(|(_, (place, _))| *place);
         let places = places.chain(swept.map(|sweep| sweep.position));
-        let counts = |place: &LogPosition| match granted.grant.permission {
+        let counts = |place: &LogPosition| match permission {
             Permission::Allow => authority.can_revoke(place.issuer),
             Permission::Deny => authority.can_grant(*place) && self.log_problem(*place).is_none(),
         };
@@ -463,10 +496,15 @@ impl Grants {
         self.for_subject(subject).filter(stands).collect()
     }
 
-    /// Whether an authorised node has revoked a grant.
+    /// Whether an authorised node has revoked a grant: all of it.
     #[must_use]
     pub(crate) fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
-        self.first_revoke(granted, authority).is_some()
+        let permission = if granted.grant.is_conditional() {
+            Permission::Deny
+        } else {
+            granted.grant.permission
+        };
+        self.first_revoke(granted, permission, authority).is_some()
     }
 
     /// The position of this issuer's next operation, and the id of the one before it.

@@ -8,8 +8,8 @@ use mgp_protocol::mgp::access::{Entry, Explanation, Source};
 use super::replica::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::{
-    ExpiredLease, ForeignLease, ForeignRules, SharedTools, describe_conflict, explain_foreign,
-    list_cluster,
+    EntryEffect, ExpiredLease, ExplainedGrant, ForeignLease, ForeignRules, LevelEntries,
+    SharedTools, describe_conflict, explain_foreign, list_cluster,
 };
 use crate::policy::grants::{GrantResource, GrantStatus, LoggedGrant, Specificity, Subject};
 
@@ -47,14 +47,33 @@ pub fn foreign_rules(
     let all = all
         .filter(is_for_local_server)
         .filter(is_for_other_node)
-        .filter(|granted| replica.grant_status(granted, now_ms) == GrantStatus::InForce)
-        .map(|granted| (granted, replica.expiry_ms(granted)));
+        .flat_map(|granted| effects(replica, granted, now_ms));
     ForeignRules::new(
         trusted_nodes(replica),
         known.shared.clone(),
         replica.lease(now),
         all,
     )
+}
+
+/// What of a grant counts, each with when it ends by the local clock. A condition closes until the last clock says that
+/// it has ended, and allows until the first one does.
+fn effects<'a>(
+    replica: &Replica,
+    granted: &'a LoggedGrant,
+    now_ms: u64,
+) -> impl Iterator<Item = (&'a LoggedGrant, Option<u64>, EntryEffect)> + use<'a> {
+    let counts = replica.grant_status(granted, now_ms) == GrantStatus::InForce;
+    let whole = counts.then(|| (granted, replica.expiry_ms(granted), EntryEffect::Whole));
+    let closes = replica.is_closing(granted, now_ms);
+    let closing = closes.then(|| {
+        (
+            granted,
+            replica.closing_expiry_ms(granted),
+            EntryEffect::Closing,
+        )
+    });
+    whole.into_iter().chain(closing)
 }
 
 /// The other nodes whose agents' identities are trusted.
@@ -89,13 +108,11 @@ pub fn explain(
     let denial = rules.find_denial(caller, server, tool);
     explain_foreign(
         levels.into_iter(),
+        tool,
         denial.map(|denial| denial.describe(name, now)),
         &name,
     )
 }
-
-/// The grants for one resource, each with its status.
-type EntriesAtLevel<'a> = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>);
 
 /// All grants for an agent, by its name or by a pattern.
 fn grants_for_agent(replica: &Replica, caller: &NodeAgent) -> Vec<LoggedGrant> {
@@ -111,12 +128,16 @@ fn entries_by_level<'a>(
     on: &NodeServer,
     tool: Option<&str>,
     now_ms: u64,
-) -> Vec<EntriesAtLevel<'a>> {
-    let mut all: BTreeMap<Specificity, Vec<(&LoggedGrant, GrantStatus)>> = BTreeMap::new();
+) -> Vec<LevelEntries<'a>> {
+    let mut all: BTreeMap<Specificity, Vec<ExplainedGrant<'_>>> = BTreeMap::new();
     for granted in grants {
         if let Some(specificity) = granted.grant.resource.specificity(on, tool) {
             let level = all.entry(specificity).or_default();
-            level.push((granted, replica.grant_status(granted, now_ms)));
+            level.push(ExplainedGrant {
+                granted,
+                status: replica.grant_status(granted, now_ms),
+                is_closing: replica.is_closing(granted, now_ms),
+            });
         }
     }
     let mut take_level = |specificity| all.remove(&specificity).unwrap_or_default();
@@ -125,9 +146,7 @@ fn entries_by_level<'a>(
         let resource = GrantResource::Tool(on.clone(), tool.to_owned());
         levels.push((Source::ToolGrant, resource, take_level(Specificity::Tool)));
         let grants = take_level(Specificity::Tools);
-        let resource = grants
-            .first()
-            .map(|(granted, _)| granted.grant.resource.clone());
+        let resource = grants.first().map(|it| it.granted.grant.resource.clone());
         levels.extend(resource.map(|resource| (Source::ToolGrant, resource, grants)));
     }
     let grants = take_level(Specificity::Server);
@@ -156,7 +175,7 @@ pub fn explain_remote(
     let all = grants_for_agent(replica, caller);
     let levels = entries_by_level(replica, &all, on, tool, now_ms);
     let name = |node| member_name(replica, node);
-    explain_foreign(levels.into_iter(), None, &name)
+    explain_foreign(levels.into_iter(), tool, None, &name)
 }
 
 /// Lists the grants in force or in conflict with a revoke. `name` gives the names of other nodes.
@@ -194,18 +213,19 @@ mod tests {
     use mgp_protocol::federation::hello::LifeId;
     use mgp_protocol::ids::AgentId;
     use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
+    use mgp_screening::conditions::{Facts, ToolFacts};
 
     use super::super::lease::{DEFAULT_LEASE, Nonce};
     use super::super::replica::{LogMessage, ReplicaConfig, ReplicaContext};
     use super::super::test_logs::{
         LogWriter, admit_change, allow_change, cluster_id, cut_change, deny_change, expiring_at,
-        for_subject, for_tool, for_tool_pattern, found_cluster, node, revoke_change,
+        for_subject, for_tool, for_tool_pattern, found_cluster, node, on_condition, revoke_change,
     };
     use super::*;
     use crate::cluster::clock_offset::PeerClock;
     use crate::policy::access::{DefaultPolicies, ForeignDenial, GrantTable, Principal};
     use crate::policy::grants::{
-        Authority, Grants, LogTip, MemberRole, Operation, SignedOperation,
+        Authority, Grants, LogChange, LogTip, MemberRole, Operation, SignedOperation,
     };
 
     /// Node 0 owns the server, and receives operations of node 1.
@@ -368,6 +388,65 @@ mod tests {
                 .iter()
                 .all(|entry| entry.agent_id == "a@desk" && entry.server_id == "files")
         );
+    }
+
+    /// EXT-145: a condition is one for agents of other nodes as well, by name and by pattern. It opens nothing that is no
+    /// call of a tool, and closes what is less specific.
+    #[test]
+    fn a_condition_is_evaluated_by_the_owner() {
+        let facts = |arguments| Facts {
+            arguments,
+            tool: ToolFacts {
+                name: "read_it",
+                server: "files",
+                risk: "moderate",
+                effect: "read",
+                definition: "{}",
+            },
+            agent: "a",
+            node: "01",
+            now_ms: 0,
+            trust: "standard",
+            home: None,
+        };
+        let all = Subject::AgentsAt(node(1));
+        for subject in [Subject::Agent(caller()), all] {
+            let mut owner = Owner::new();
+            let whole = owner.other.write(allow_change(1));
+            owner.merge(whole);
+            let narrow = for_tool(on_condition(allow_change(2), "args.n == 1"), "read_it");
+            let narrow = owner.other.write(for_subject(narrow, subject.clone()));
+            owner.merge(narrow);
+            let table = owner.table();
+            let who = Principal::Agent(AgentId::from_node_agent(&caller()));
+            let read = Some("read_it");
+            let decision = table.decide(&who, &files(), read, 0);
+            assert!(decision.is_conditional && table.lease(&decision).is_none());
+            let conditions = table.conditions(&who, &files(), "read_it", 0);
+            assert!(conditions.find_holding(&facts(r#"{"n":1}"#)).is_some());
+            assert!(conditions.find_holding(&facts(r#"{"n":2}"#)).is_none());
+            assert!(owner.decide(&caller(), Some("write")).is_ok());
+            let on = node(0).server(files());
+            let there = explain_remote(&owner.replica, &caller(), &on, read, 0);
+            assert_eq!(
+                (there.permission, there.conditions.len()),
+                (Permission::Deny, 1)
+            );
+            assert!(
+                owner
+                    .replica
+                    .authorize(&caller(), &files(), read, 0, owner.now())
+                    .is_err()
+            );
+            // What its issuer allowed does not count any more, and the condition still closes.
+            let unknown = owner.other.write(LogChange::Unknown("later".into()));
+            owner.merge(unknown);
+            let founder = owner.founder.write(allow_change(3));
+            owner.merge(founder);
+            let table = owner.table();
+            assert!(owner.decide(&caller(), Some("write")).is_ok());
+            assert!(!table.is_allowed(&who, &files(), read, 0), "{subject:?}");
+        }
     }
 
     /// Every reader of grants applies patterns.

@@ -114,6 +114,7 @@ pub(super) fn grant_change(id: u8, permission: Permission, replaces: &[u8]) -> L
         told_by: None,
         justification: None,
         replaces: replaces.iter().map(|id| GrantId([*id; 16])).collect(),
+        when: None,
     }))
 }
 
@@ -140,6 +141,14 @@ pub(super) fn for_tool_pattern(mut change: LogChange, pattern: &str) -> LogChang
         let on = node(0).server(ServerId::new("files"));
         let tools = pattern.to_owned().try_into();
         grant.resource = GrantResource::Tools(on, tools.expect("a pattern"));
+    }
+    change
+}
+
+/// Adds a condition to a grant.
+pub(super) fn on_condition(mut change: LogChange, when: &str) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        grant.when = Some(when.to_owned());
     }
     change
 }

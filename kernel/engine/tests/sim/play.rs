@@ -188,6 +188,7 @@ impl World {
             told_by: None,
             justification: None,
             replaces: replaces.into_iter().collect(),
+            when: None,
         };
         if grant.is_pattern() {
             grant.replaces.clear();

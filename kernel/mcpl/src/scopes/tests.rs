@@ -70,7 +70,7 @@ fn labels_that_resemble_allowed_ones_are_not_allowed() {
             "{label:?}: {verdict:?}"
         );
     }
-    let long = format!("/project/{}", "a".repeat(label::LABEL_MAX));
+    let long = format!("/project/{}", "a".repeat(mgp_screening::scopes::LABEL_MAX));
     assert!(matches!(
         rules.evaluate(&long),
         ScopeVerdict::Undecided(Some(_))

@@ -138,6 +138,8 @@ impl WireFeatures {
     pub const DEMOTION: Self = Self(1 << 10);
     /// Grants with patterns are supported.
     pub const PATTERNS: Self = Self(1 << 11);
+    /// Grants with conditions are supported.
+    pub const CONDITIONS: Self = Self(1 << 12);
     /// A deliberately changed wire format (`wire-next`): set by tests of mixed clusters, never by a
     /// release.
     pub const WIRE_NEXT: Self = Self(1 << 63);

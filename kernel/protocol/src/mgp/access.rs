@@ -2,6 +2,7 @@
 //! the names of [`super::matches_method`].
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::kernel::nodes::Confirmations;
 use super::request;
@@ -106,6 +107,9 @@ request! {
         /// The expiry, RFC 3339; never if absent.
         #[serde(default)]
         expires_at: Option<String>,
+        /// The condition on which a call of a tool is allowed, in a subset of CEL. Only what allows has one.
+        #[serde(default)]
+        when: Option<String>,
         /// `false`: only for an existing agent, server and tool. Otherwise, as in the document, also for
         /// future ones.
         #[serde(default)]
@@ -151,6 +155,9 @@ request! {
         /// The tool; the whole server if absent.
         #[serde(default)]
         tool_name: Option<String>,
+        /// The arguments of a call, for the conditions of grants.
+        #[serde(default)]
+        arguments: Option<Map<String, Value>>,
     }
 }
 
@@ -167,6 +174,9 @@ pub struct AccessStatus {
     pub granted_at: Option<String>,
     /// Until when, RFC 3339.
     pub expires_at: Option<String>,
+    /// A call that is denied otherwise is allowed on this condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
 }
 
 /// The answer to `mgp/access/grant`.
@@ -230,6 +240,9 @@ pub struct Entry {
     pub expires_at: Option<String>,
     /// The justification.
     pub justification: Option<String>,
+    /// The condition on which it allows a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
     /// Why it is suspended, if it conflicts with a revocation that its author did not know, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict: Option<String>,
@@ -246,12 +259,31 @@ pub struct Explanation {
     pub rule: String,
     /// All rules that were considered, in order of precedence, a sentence each.
     pub considered: Vec<String>,
+    /// The conditions of which one must hold for a call, if they decide: `permission` is what they decide about the
+    /// given arguments, and `deny` without arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ExplainedCondition>,
     /// Messages about names that do not exist, or cannot be looked up now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Approvals that an allowed call still needs, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+}
+
+/// A condition that decides about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedCondition {
+    /// The grant with it, 32 hexadecimal digits.
+    pub grant_id: String,
+    /// The condition, as it was written.
+    pub when: String,
+    /// Whether it holds for the given arguments; `None` without arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+    /// The parts of it that do not hold, with the values they read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// `tool_name` does not match `entry_type`.
@@ -339,6 +371,7 @@ mod tests {
             granted_by: None,
             granted_at: None,
             expires_at: None,
+            when: None,
         };
         assert_eq!(
             serde_json::to_string(&status).unwrap(),

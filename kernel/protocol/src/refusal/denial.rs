@@ -37,6 +37,16 @@ pub enum Denial {
         /// The rule that denies it, for the log: not sent to callers.
         rule: String,
     },
+    /// The tool is granted on a condition that the arguments do not meet.
+    #[error("Access denied: {tool} with these arguments{}", render_allowed(.allowed.as_deref()))]
+    Condition {
+        /// The caller's name of the tool.
+        tool: String,
+        /// What denies it, for the audit log.
+        rule: String,
+        /// The condition, if the caller may know it.
+        allowed: Option<String>,
+    },
     /// The caller is not authenticated, and authentication is required.
     #[error("Authentication is required: {0}")]
     NoCredentials(String),
@@ -125,6 +135,12 @@ fn render_hint(hint: Option<&str>) -> String {
     hint.map(|h| format!(" ({h})")).unwrap_or_default()
 }
 
+fn render_allowed(condition: Option<&str>) -> String {
+    condition.map_or_else(String::new, |condition| {
+        format!("; allowed is: {condition}")
+    })
+}
+
 impl Denial {
     /// The row of this denial.
     #[rustfmt::skip]
@@ -139,6 +155,7 @@ impl Denial {
             Self::Permission { .. } =>        row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Permission,   Cause::Denied),
             Self::Unconfirmed { .. } =>       row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Confirmation, Cause::Denied),
             Self::NotGranted { .. } =>        row(PARAMS,   200, Code::AccessDenied,        DENIED,  Reason::Access,       Cause::Denied),
+            Self::Condition { .. } =>         row(PARAMS,   200, Code::AccessDenied,        DENIED,  Reason::Access,       Cause::Denied),
             // Only missing credentials have an HTTP status of their own.
             Self::NoCredentials(_) =>         row(REQUEST,  401, Code::AuthRequired,        DENIED,  Reason::Credentials,  Cause::Denied),
             Self::CredentialsExpired(_) =>    row(REQUEST,  401, Code::AuthExpired,         DENIED,  Reason::Credentials,  Cause::Denied),
@@ -155,9 +172,10 @@ impl Denial {
     /// The message of a denial that a model can correct, or must know, as the text of a tool's result.
     pub(crate) fn model_message(&self) -> Option<String> {
         match self {
-            Self::Validator { .. } | Self::Unconfirmed { .. } | Self::Registration { .. } => {
-                Some(self.to_string())
-            }
+            Self::Validator { .. }
+            | Self::Condition { .. }
+            | Self::Unconfirmed { .. }
+            | Self::Registration { .. } => Some(self.to_string()),
             Self::UnsafeCode { .. } => self.data().map(|rejection| rejection.to_string()),
             Self::Permission { .. }
             | Self::NotGranted { .. }
@@ -198,6 +216,9 @@ impl Denial {
                 current,
                 ..
             } => Some(json!({"limit": limit, "window_secs": window_secs, "current": current})),
+            Self::Condition { allowed, .. } => allowed
+                .as_ref()
+                .map(|condition| json!({"allowed_when": condition})),
             Self::OverQuota { what, limit } => Some(json!({"quota": what, "limit": limit})),
             Self::Unconfirmed { .. }
             | Self::NotGranted { .. }

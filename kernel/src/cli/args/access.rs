@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use serde_json::Value;
+
 use super::time_values;
 
 /// `mgp grants …`.
@@ -40,6 +42,7 @@ pub(crate) struct RuleSubject {
   mgp grants add agent.local files
   mgp grants add agent.local files:move_file --deny --because 'only by hand'
   mgp grants add agent.local files:write_file --expires 1h
+  mgp grants add agent.local files:write_file --when 'inside(args.path, \"~/notes\")'
   mgp grants add alice@desk files               # an agent of a node the server is shared with
   mgp grants add '*@desk' 'files:read_*'        # all its agents, tools whose names begin so
   mgp grants add alice nas/files --deny         # for an agent of this node; needs no admin
@@ -54,6 +57,9 @@ pub struct Grant {
     /// Expiry: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; none by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_end)]
     pub(crate) expires: Option<u64>,
+    /// Allow only calls for which this holds: CEL over args, tool, agent, node, time and trust.
+    #[arg(long, value_name = "CONDITION", conflicts_with = "deny")]
+    pub(crate) when: Option<String>,
     /// A reason, shown with the grant.
     #[arg(long, value_name = "TEXT")]
     pub(crate) because: Option<String>,
@@ -85,9 +91,51 @@ pub struct ListGrants {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp explain agent.local files:move_file
+  mgp explain agent.local files:write_file path=/etc/passwd
   mgp explain agent.local files")]
 pub struct Explain {
     /// Whom and what.
     #[command(flatten)]
     pub(crate) about: RuleSubject,
+    /// Arguments of a call, for conditions of grants: NAME=TEXT, or NAME:=JSON for what is no text.
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_argument)]
+    pub(crate) arguments: Vec<(String, Value)>,
+}
+
+/// Reads an argument of a call: `path=/etc` or `count:=3`.
+fn parse_argument(typed: &str) -> Result<(String, Value), String> {
+    let form = "an argument is written NAME=TEXT, or NAME:=JSON";
+    let (name, value) = typed.split_once('=').ok_or(form)?;
+    let (name, value) = match name.strip_suffix(':') {
+        Some(name) => {
+            let json = serde_json::from_str(value);
+            (
+                name,
+                json.map_err(|why| format!("{value:?} is no JSON: {why}"))?,
+            )
+        }
+        None => (name, Value::from(value)),
+    };
+    if name.is_empty() {
+        return Err(form.to_owned());
+    }
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_of_a_call_are_texts_or_json() {
+        let read = |typed: &str| parse_argument(typed);
+        assert_eq!(read("path=/a=b"), Ok(("path".into(), json!("/a=b"))));
+        assert_eq!(read("n:=3"), Ok(("n".into(), json!(3))));
+        assert_eq!(read("n="), Ok(("n".into(), json!(""))));
+        for bad in ["path", "=a", ":=1", "n:=x"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -137,6 +137,9 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
         params["permission"] = json!(permission);
         params["justification"] = json!(grant.because);
         params["expires_at"] = json!(grant.expires.map(render_rfc3339_ms));
+        if let Some(when) = &grant.when {
+            params["when"] = json!(when);
+        }
         params["yet_unknown"] = json!(grant.about.yet_unknown);
         let answer = client.call(Grant::METHOD, &params, PROGRESS_TITLE).await?;
         Ok((rule, answer))
@@ -144,6 +147,8 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let verb = if grant.deny { "is denied" } else { "may use" };
     let until = grant.expires.map(render_rfc3339_ms);
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
+    let when = grant.when.as_deref().map(|when| format!(" when {when}"));
+    let when = when.unwrap_or_default();
     let (agent, place) = (&rule.agent_label, rule.target_label());
     context.print_answer(&answer, |granted: Granted| {
         let confirmations = granted.confirmed.as_ref();
@@ -154,7 +159,7 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
         });
         let (id, confirmations) = (granted.grant_id, confirmations.unwrap_or_default());
         print_line(sanitize_line(&format!(
-            "{agent} {verb} {place}{until} ({id}){confirmations}"
+            "{agent} {verb} {place}{when}{until} ({id}){confirmations}"
         )))
     })
 }
@@ -224,6 +229,7 @@ fn render_grants(entries: &[Entry]) -> String {
         let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());
         let permission = match (entry.permission, &entry.conflict) {
             (Permission::Allow, Some(_)) => "closed",
+            (Permission::Allow, None) if entry.when.is_some() => "on a condition",
             (Permission::Allow, None) => "allow",
             (Permission::Deny, _) => "deny",
         };
@@ -238,12 +244,24 @@ fn render_grants(entries: &[Entry]) -> String {
         ]);
     }
     let closed = entries.iter().filter_map(closing_revoke);
+    let conditions = entries.iter().filter_map(condition);
+    let closed = closed.chain(conditions);
     let closed: String = closed.map(|line| format!("\n{line}")).collect();
     if closed.is_empty() {
         table.trim_fmt()
     } else {
         format!("{}\n{closed}", table.trim_fmt())
     }
+}
+
+/// The condition of an entry, if it has one.
+fn condition(entry: &Entry) -> Option<String> {
+    let when = entry.when.as_ref()?;
+    let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());
+    Some(sanitize_line(&format!(
+        "{} for {place}: when {when}",
+        entry.agent_id
+    )))
 }
 
 /// The revoke that closes an entry, if any.
@@ -261,8 +279,12 @@ pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(
         let rule = RuleTarget::resolve(client, &explain.about)
             .await?
             .require_existing()?;
+        let mut params = rule.query_params();
+        if !explain.arguments.is_empty() {
+            params["arguments"] = explain.arguments.iter().cloned().collect();
+        }
         let answer = client
-            .call(Explain::METHOD, &rule.query_params(), PROGRESS_TITLE)
+            .call(Explain::METHOD, &params, PROGRESS_TITLE)
             .await?;
         Ok((rule, answer))
     })?;
@@ -272,14 +294,19 @@ pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(
 }
 
 fn render_explanation(rule: &RuleTarget, explained: &Explanation) -> String {
+    // Without arguments, a condition has not been evaluated.
+    let mut conditions = explained.conditions.iter();
+    let is_open = conditions.any(|condition| condition.holds.is_none());
     let may = match (&explained.permission, &explained.waits) {
         (Permission::Allow, None) => "may use",
         (Permission::Allow, Some(_)) => "may not use yet",
+        (Permission::Deny, _) if is_open => "may use",
         (Permission::Deny, _) => "may not use",
     };
+    let condition = if is_open { " on a condition" } else { "" };
     let (agent, place) = (
         sanitize_line(&rule.agent_label),
-        sanitize_line(&rule.target_label()),
+        sanitize_line(&rule.target_label()) + condition,
     );
     let why = sanitize_line(&explained.rule);
     let mut text = match &explained.waits {

@@ -59,6 +59,7 @@ pub(super) async fn grant(
 ) -> Result<ClusterDecision, Refusal> {
     let (names, who) = (cx.name_sources.nodes.others(), by.principal.clone());
     let older = cx.name_sources.nodes.without_patterns();
+    let unconditional = cx.name_sources.nodes.without_conditions();
     decide(cx, by, move |records| {
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
@@ -66,6 +67,14 @@ pub(super) async fn grant(
         let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
         let made = made.map_err(GrantRequestError::into_refusal)?;
         let pattern = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_pattern());
+        let conditional =
+            |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_conditional());
+        if !unconditional.is_empty() && made.iter().any(conditional) {
+            return Err(Refusal::BadParams(format!(
+                "{} of an older version does not read grants with conditions, and would close all that this node has granted: update it first",
+                unconditional.join(", ")
+            )));
+        }
         if older.is_empty() || !made.iter().any(pattern) {
             Ok(made)
         } else {
@@ -250,11 +259,11 @@ fn combine_explanations(
     };
     let decides = format!("{name} decides, by the grants of the cluster:");
     let considered = [here.considered, vec![decides], there.considered].concat();
-    let (decided, rule) = match here.permission {
-        Permission::Deny => ((here.permission, here.source), here.rule),
+    let (decided, rule, conditions) = match here.permission {
+        Permission::Deny => ((here.permission, here.source), here.rule, Vec::new()),
         Permission::Allow => {
             let rule = format!("{name} decides: {}", there.rule);
-            ((there.permission, there.source), rule)
+            ((there.permission, there.source), rule, there.conditions)
         }
     };
     let (permission, source) = decided;
@@ -263,6 +272,7 @@ fn combine_explanations(
         source,
         rule,
         considered,
+        conditions,
         notes,
         waits: None,
     }

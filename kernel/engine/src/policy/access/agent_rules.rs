@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
-use super::{AccessEntry, AgentRules, GrantTable};
+use super::{AccessEntry, AgentRules, EntryCondition, EntryEffect, GrantTable};
 use crate::policy::grants::{Authority, GrantStatus, Grants, Subject};
 
 /// Servers of other nodes, by their local ids: these begin with the node's name, which may change.
@@ -38,21 +38,29 @@ impl AgentRuleSet {
         };
         let here = authority.local_node();
         let subject = Subject::Agent(here.agent(agent.clone()));
+        let mut compiled = 0;
         for granted in grants.for_subject(&subject) {
             let resource = &granted.grant.resource;
             let Some(on) = resource.server() else {
                 continue;
             };
             let counts = on.node == here || granted.grant.permission == Permission::Deny;
-            if !counts || grants.status(granted, authority, now_ms) != GrantStatus::InForce {
+            if !counts {
                 continue;
             }
+            let effect = match grants.status(granted, authority, now_ms) {
+                GrantStatus::InForce => EntryEffect::Whole,
+                _ if grants.is_closing(granted, authority, now_ms) => EntryEffect::Closing,
+                _ => continue,
+            };
             let rules = if on.node == here {
                 held.servers.entry(on.server.clone()).or_default()
             } else {
                 held.remote.entry(on.clone()).or_default()
             };
-            rules.add(resource, AccessEntry::from_granted(granted));
+            let condition = EntryCondition::from_granted(granted, effect, &mut compiled);
+            let end_ms = granted.grant.not_after_ms;
+            rules.add(resource, AccessEntry::new(granted, end_ms, condition));
         }
         let all = held.servers.values_mut().chain(held.remote.values_mut());
         all.for_each(AgentRules::sort);
@@ -150,6 +158,7 @@ mod tests {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         let mut grants = Grants::default();
         let (sequence, previous) = grants.next_position(here);

@@ -10,7 +10,7 @@ use crate::timestamps::render_rfc3339_ms;
 /// A decision and its basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessDecision<'a> {
-    /// Allow or deny.
+    /// Allow or deny, whatever the arguments are.
     pub permission: Permission,
     /// Which level decided.
     pub(crate) source: Source,
@@ -22,6 +22,8 @@ pub struct AccessDecision<'a> {
     pub foreign_denial: Option<ForeignDenial>,
     /// The set that excludes it, if any.
     pub(crate) narrowing: Option<SetSource>,
+    /// It denies a call of a tool unless one of the [conditions](super::GrantTable::conditions) holds.
+    pub is_conditional: bool,
 }
 
 /// Why an agent of another node is denied, besides denying grants.
@@ -102,6 +104,18 @@ impl ForeignDenial {
 }
 
 impl AccessDecision<'_> {
+    /// The decision by an entry: one with a condition denies what is not evaluated, and all that is no call of a tool.
+    pub(super) fn with_condition(self, tool: Option<&str>) -> Self {
+        let Some(entry) = self.entry.filter(|entry| entry.condition.is_some()) else {
+            return self;
+        };
+        Self {
+            permission: Permission::Deny,
+            is_conditional: tool.is_some() && entry.has_condition(),
+            ..self
+        }
+    }
+
     /// The deciding level, for the log.
     #[must_use]
     pub fn describe_rule(&self) -> String {
@@ -115,6 +129,9 @@ impl AccessDecision<'_> {
             Permission::Allow => "allows",
             Permission::Deny => "denies",
         };
+        if let Some(entry) = self.entry.filter(|entry| entry.condition.is_some()) {
+            return format!("{} allows calls of tools on a condition", entry.describe());
+        }
         match (self.source, self.entry) {
             (Source::ToolGrant, Some(entry)) => format!("{} {verb} the tool", entry.describe()),
             (_, Some(entry)) => format!("{} {verb} the whole server", entry.describe()),
@@ -122,10 +139,11 @@ impl AccessDecision<'_> {
         }
     }
 
-    /// True when access to exactly this was granted, as dangerous tools require (§4.4).
+    /// True when access to exactly this was granted, as dangerous tools require (§4.4); of a call whose conditions hold.
     #[must_use]
     pub fn is_explicit_allow(&self) -> bool {
-        self.permission == Permission::Allow && self.source != Source::DefaultPolicy
+        (self.permission == Permission::Allow || self.is_conditional)
+            && self.source != Source::DefaultPolicy
     }
 
     /// The answer of `mgp/access/query`.
@@ -140,6 +158,7 @@ impl AccessDecision<'_> {
                 .entry
                 .and_then(|entry| entry.not_after_ms)
                 .map(render_rfc3339_ms),
+            when: None,
         }
     }
 }
@@ -154,6 +173,7 @@ pub fn hidden_query_response() -> AccessStatus {
         granted_by: None,
         granted_at: None,
         expires_at: None,
+        when: None,
     }
 }
 

@@ -2,7 +2,9 @@
 //! that do not apply, with the reason.
 
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
-use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
+use mgp_protocol::mgp::access::{
+    self, DefaultPolicy, EntryType, ExplainedCondition, Explanation, Permission, Source,
+};
 
 use super::decision::ForeignDenial;
 use super::{DefaultPolicies, Principal, display_author};
@@ -32,6 +34,7 @@ pub fn explain(
                 principal.name()
             ),
             considered: Vec::new(),
+            conditions: Vec::new(),
             notes: Vec::new(),
             waits: None,
         };
@@ -48,20 +51,29 @@ pub fn explain(
         let found = grants
             .for_subject(&subject)
             .filter(|g| g.grant.resource == resource);
-        let found = found.map(|granted| (granted, grants.status(granted, authority, now_ms)));
+        let found = found.map(|granted| ExplainedGrant {
+            granted,
+            status: grants.status(granted, authority, now_ms),
+            is_closing: grants.is_closing(granted, authority, now_ms),
+        });
         let found = found.collect();
         Some((source, resource, found))
     });
-    let (mut considered, decided) = explain_levels(levels, &|node| node.short_id());
+    let (mut considered, decided) = explain_levels(levels, tool, &|node| node.short_id());
     let default = describe_policy(defaults, server);
     considered.push(default.1.clone());
-    let (permission, source, rule) =
-        decided.unwrap_or((default.0.permission(), Source::DefaultPolicy, default.1));
+    let decided = decided.unwrap_or_else(|| DecidingRule {
+        permission: default.0.permission(),
+        source: Source::DefaultPolicy,
+        rule: default.1,
+        conditions: Vec::new(),
+    });
     Explanation {
-        permission,
-        source,
-        rule,
+        permission: decided.permission,
+        source: decided.source,
+        rule: decided.rule,
         considered: truncate_lines(considered),
+        conditions: decided.conditions,
         notes: Vec::new(),
         waits: None,
     }
@@ -97,79 +109,161 @@ pub fn explain_local_denial(
         permission: Permission::Deny,
         source,
         considered: vec![rule.clone()],
+        conditions: Vec::new(),
         rule,
         notes: Vec::new(),
         waits: None,
     })
 }
 
-/// The entries for one resource, each with whether it counts.
-type LevelEntries<'a> = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>);
-/// The decision, its source, and its description.
-type DecidingRule = Option<(Permission, Source, String)>;
+/// A grant, and what of it counts.
+#[derive(Debug)]
+pub(crate) struct ExplainedGrant<'a> {
+    pub(crate) granted: &'a LoggedGrant,
+    pub(crate) status: GrantStatus,
+    /// It closes what its condition does not allow.
+    pub(crate) is_closing: bool,
+}
 
-/// Describes all entries by level, and returns the first one that decides.
+/// The entries for one resource.
+pub(crate) type LevelEntries<'a> = (Source, GrantResource, Vec<ExplainedGrant<'a>>);
+
+/// What decides.
+struct DecidingRule {
+    permission: Permission,
+    source: Source,
+    rule: String,
+    conditions: Vec<ExplainedCondition>,
+}
+
+impl ExplainedGrant<'_> {
+    fn is_in_force(&self) -> bool {
+        self.status == GrantStatus::InForce
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.granted.grant.is_conditional()
+    }
+}
+
+/// Describes all entries by level, and returns what decides.
 fn explain_levels<'a>(
     levels: impl Iterator<Item = LevelEntries<'a>>,
+    tool: Option<&str>,
     name: &dyn Fn(NodeId) -> String,
-) -> (Vec<String>, DecidingRule) {
+) -> (Vec<String>, Option<DecidingRule>) {
     let mut considered = Vec::new();
-    let mut decided: DecidingRule = None;
+    let mut decided = None;
     for (source, resource, mut found) in levels {
-        found.sort_by_key(|(granted, force)| sort_key(granted, force));
+        found.sort_by_key(sort_key);
         if found.is_empty() {
             considered.push(format!("no entry for {}", describe_resource(&resource)));
         }
-        for (granted, force) in found {
-            let sentence = describe_entry(granted, &force, name);
-            if decided.is_none() && force == GrantStatus::InForce {
-                decided = Some((granted.grant.permission, source, sentence.clone()));
+        let sentences = found.iter().map(|it| {
+            let mut sentence = describe_entry(it.granted, &it.status, name);
+            if it.is_closing && !it.is_in_force() {
+                sentence += "; what it does not allow is closed meanwhile";
             }
-            considered.push(sentence);
+            sentence
+        });
+        let sentences: Vec<String> = sentences.collect();
+        if decided.is_none() {
+            decided = find_deciding_rule(source, &found, &sentences, tool);
         }
+        considered.extend(sentences);
     }
     (considered, decided)
+}
+
+/// What the entries of one level decide. They are sorted, each with its sentence.
+fn find_deciding_rule(
+    source: Source,
+    found: &[ExplainedGrant<'_>],
+    sentences: &[String],
+    tool: Option<&str>,
+) -> Option<DecidingRule> {
+    let mut all = found.iter().zip(sentences);
+    let (first, sentence) = all.find(|(it, _)| it.is_in_force() || it.is_closing)?;
+    let mut rule = sentence.clone();
+    if !first.is_conditional() {
+        return Some(DecidingRule {
+            permission: first.granted.grant.permission,
+            source,
+            rule,
+            conditions: Vec::new(),
+        });
+    }
+    let in_force = found.iter().filter(|it| it.is_in_force());
+    let conditions = in_force.filter_map(|it| {
+        let when = it.granted.grant.when.clone()?;
+        let grant_id = it.granted.grant.id.to_string();
+        Some(ExplainedCondition {
+            grant_id,
+            when,
+            holds: None,
+            failure: None,
+        })
+    });
+    if tool.is_none() {
+        rule += "; a condition is about calls of tools, and opens nothing else";
+    }
+    Some(DecidingRule {
+        permission: Permission::Deny,
+        source,
+        rule,
+        conditions: conditions.filter(|_| tool.is_some()).collect(),
+    })
 }
 
 /// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what denies
 /// access in spite of them; `name` resolves the names of nodes.
 #[must_use]
 pub(crate) fn explain_foreign<'a>(
-    levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>)>,
+    levels: impl Iterator<Item = LevelEntries<'a>>,
+    tool: Option<&str>,
     hindrance: Option<String>,
     name: &dyn Fn(NodeId) -> String,
 ) -> Explanation {
-    let (mut considered, decided) = explain_levels(levels, name);
+    let (mut considered, decided) = explain_levels(levels, tool, name);
     considered.extend(hindrance.clone());
-    let (permission, source, rule) = match (decided, hindrance) {
-        (Some((Permission::Allow, ..)), Some(why)) => {
-            (Permission::Deny, Source::DefaultPolicy, why)
-        }
+    let denied = |rule| DecidingRule {
+        permission: Permission::Deny,
+        source: Source::DefaultPolicy,
+        rule,
+        conditions: Vec::new(),
+    };
+    let opens = |it: &DecidingRule| it.permission == Permission::Allow || !it.conditions.is_empty();
+    let decided = match (decided, hindrance) {
+        (Some(decided), Some(why)) if opens(&decided) => denied(why),
         (Some(decided), _) => decided,
         (None, _) => {
             let why = ForeignDenial::NotGranted.to_string();
             considered.push(why.clone());
-            (Permission::Deny, Source::DefaultPolicy, why)
+            denied(why)
         }
     };
     Explanation {
-        permission,
-        source,
-        rule,
+        permission: decided.permission,
+        source: decided.source,
+        rule: decided.rule,
         considered: truncate_lines(considered),
+        conditions: decided.conditions,
         notes: Vec::new(),
         waits: None,
     }
 }
 
-/// Sorts entries in force first, then those in conflict, deny before allow, longer validity first.
-fn sort_key(granted: &LoggedGrant, force: &GrantStatus) -> impl Ord + use<> {
+/// Sorts entries in force first, then those in conflict, deny before allow, without a condition before with one, longer
+/// validity first.
+fn sort_key(it: &ExplainedGrant<'_>) -> impl Ord + use<> {
+    let grant = &it.granted.grant;
     (
-        *force != GrantStatus::InForce,
-        !matches!(force, GrantStatus::InConflict { .. }),
-        granted.grant.permission == Permission::Allow,
-        std::cmp::Reverse(granted.grant.not_after_ms.unwrap_or(u64::MAX)),
-        granted.grant.id,
+        !it.is_in_force(),
+        !matches!(it.status, GrantStatus::InConflict { .. }),
+        grant.permission == Permission::Allow,
+        it.is_conditional(),
+        std::cmp::Reverse(grant.not_after_ms.unwrap_or(u64::MAX)),
+        grant.id,
     )
 }
 
@@ -249,6 +343,8 @@ fn describe_entry(
         display_author(granted),
         render_rfc3339_ms(granted.issued_at_ms),
     );
+    let when = granted.grant.when.as_deref();
+    let when = when.map(|when| format!(" when {when}")).unwrap_or_default();
     let why = granted.grant.justification.as_deref();
     let why = why.map(|why| format!(" ({why:?})")).unwrap_or_default();
     let until = granted.grant.not_after_ms;
@@ -288,7 +384,7 @@ fn describe_entry(
         }
     };
     format!(
-        "grant {} of {by} at {at} {verb} {what}{to}{why}: {state}",
+        "grant {} of {by} at {at} {verb} {what}{to}{when}{why}: {state}",
         granted.grant.id
     )
 }
@@ -386,6 +482,7 @@ fn to_entry(granted: &LoggedGrant) -> Option<access::Entry> {
         granted_at: render_rfc3339_ms(granted.issued_at_ms),
         expires_at: granted.grant.not_after_ms.map(render_rfc3339_ms),
         justification: granted.grant.justification.clone(),
+        when: granted.grant.when.clone(),
         conflict: None,
     })
 }

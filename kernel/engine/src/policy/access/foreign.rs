@@ -8,7 +8,10 @@ use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
 use super::decision::{AccessDecision, ExpiredLease, ForeignDenial, LeaseExpiryCause};
-use super::{AccessEntry, AgentRules, GrantTable, Principal, find_deciding_entry};
+use super::{
+    AccessEntry, AgentRules, EntryCondition, EntryEffect, GrantTable, Principal,
+    find_deciding_entry,
+};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
@@ -188,12 +191,13 @@ impl ForeignRules {
         members: BTreeSet<NodeId>,
         shared: SharedTools,
         lease: ForeignLease,
-        granted: impl Iterator<Item = (&'a LoggedGrant, Option<u64>)>,
+        granted: impl Iterator<Item = (&'a LoggedGrant, Option<u64>, EntryEffect)>,
     ) -> Self {
         let mut agents: HashMap<AgentId, ServerRules> = HashMap::new();
         let mut nodes: HashMap<NodeId, ServerRules> = HashMap::new();
         let mut names: HashMap<AgentId, ServerRules> = HashMap::new();
-        for (granted, end_ms) in granted {
+        let mut compiled = 0;
+        for (granted, end_ms, effect) in granted {
             let resource = &granted.grant.resource;
             let Some(on) = resource.server() else {
                 continue;
@@ -205,7 +209,8 @@ impl ForeignRules {
                 Subject::Server(_) => continue,
             };
             let rules = servers.entry(on.server.clone()).or_default();
-            rules.add(resource, AccessEntry::with_expiry(granted, end_ms));
+            let condition = EntryCondition::from_granted(granted, effect, &mut compiled);
+            rules.add(resource, AccessEntry::new(granted, end_ms, condition));
         }
         let all = agents.values_mut().chain(nodes.values_mut());
         let all = all.chain(names.values_mut()).flat_map(HashMap::values_mut);
@@ -289,7 +294,7 @@ impl ForeignRules {
         let rules = self.rules_for((agent, &caller), server);
         let opens = |tool: Option<&str>| {
             let first = find_deciding_entry(rules.clone(), tool, now_ms);
-            first.is_some_and(|(_, entry)| entry.permission == Permission::Allow)
+            first.is_some_and(|(_, entry)| entry.can_open())
         };
         let mut tools = rules.clone().flat_map(|rules| rules.tools.keys());
         let mut patterns = rules.clone().flat_map(|rules| &rules.patterns);
@@ -298,7 +303,7 @@ impl ForeignRules {
                 opens(Some(tool)) && self.shared.is_shared(caller.node, server, Some(tool))
             })
             || patterns.any(|(tools, entry)| {
-                entry.permission == Permission::Allow
+                entry.can_open()
                     && entry.is_in_force(now_ms)
                     && self.shared.overlaps(caller.node, server, tools)
             })
@@ -367,7 +372,9 @@ impl ForeignRules {
             (Permission::Allow, ForeignLease::LogsIncomplete) => {
                 deny(ForeignDenial::LogsIncomplete)
             }
-            (Permission::Allow, ForeignLease::Valid(_)) => allow(source, Some(entry)),
+            (Permission::Allow, ForeignLease::Valid(_)) => {
+                allow(source, Some(entry)).with_condition(tool)
+            }
         }
     }
 
@@ -411,6 +418,7 @@ fn allow(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
         foreign: true,
         foreign_denial: None,
         narrowing: None,
+        is_conditional: false,
     }
 }
 
@@ -423,5 +431,6 @@ pub(super) fn deny(why: ForeignDenial) -> AccessDecision<'static> {
         foreign: true,
         foreign_denial: Some(why),
         narrowing: None,
+        is_conditional: false,
     }
 }

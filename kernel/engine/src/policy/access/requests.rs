@@ -3,6 +3,7 @@
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 use mgp_protocol::refusal::Refusal;
+use mgp_screening::conditions::{Condition, ConditionError};
 
 use super::Principal;
 use crate::node_names::NodeNames;
@@ -16,6 +17,9 @@ use crate::timestamps::parse_rfc3339;
 /// Most grants with patterns. Each is compared with every revocation, and with the others for the same caller on each
 /// call; a person can review that many.
 pub(crate) const PATTERNS_MAX: usize = 256;
+
+/// Most grants with conditions: each is compiled, and a person can review that many.
+pub(crate) const CONDITIONS_MAX: usize = 256;
 
 /// The part of a request that determines who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,14 @@ pub enum GrantRequestError {
         "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants list` lists them"
     )]
     TooManyPatterns,
+    /// There are [`CONDITIONS_MAX`] already.
+    #[error(
+        "there are {CONDITIONS_MAX} grants with conditions already; revoke some of them, `mgp grants list` lists them"
+    )]
+    TooManyConditions,
+    /// Its condition cannot be read.
+    #[error("the condition cannot be read, {0}")]
+    BadCondition(#[from] ConditionError),
     /// Too many entries of this kind to replace in one step.
     #[error("there are more than {IDS_MAX} such entries; revoke them first")]
     TooMany,
@@ -93,6 +105,8 @@ impl GrantRequestError {
             | Self::AllLocalAgents
             | Self::LocalPattern(_)
             | Self::TooManyPatterns
+            | Self::TooManyConditions
+            | Self::BadCondition(_)
             | Self::TooMany => Refusal::BadParams(words),
         }
     }
@@ -154,7 +168,11 @@ pub fn grant(
         not_after_ms: not_after_ms.transpose()?,
         told_by: request.granted_by.clone().filter(|by| !by.is_empty()),
         justification: request.justification.clone(),
+        when: request.when.clone(),
     };
+    if let Some(when) = &grant.when {
+        Condition::compile(when)?;
+    }
     replace_standing(grant, grants, authority)
 }
 
@@ -191,6 +209,7 @@ pub(crate) fn grant_to_creator(
     let grant = Grant {
         id,
         replaces: Vec::new(),
+        when: None,
         subject,
         resource,
         permission: Permission::Allow,
@@ -201,7 +220,8 @@ pub(crate) fn grant_to_creator(
     replace_standing(grant, grants, authority)
 }
 
-/// The operations by which a new entry replaces the earlier ones for the same agent and the same server or tool.
+/// The operations by which a new entry replaces the earlier ones for the same agent and the same server or tool. The
+/// earlier ones end after an entry with a condition: it may close what they opened.
 fn replace_standing(
     mut grant: Grant,
     grants: &Grants,
@@ -213,22 +233,43 @@ fn replace_standing(
     }
     let replaced = standing.iter().map(|granted| granted.grant.id);
     let mut changes = Vec::new();
-    if !grant.is_pattern() {
+    let count = |is_such: fn(&Grant) -> bool| count_such(grants, authority, is_such);
+    if standing.is_empty() && grant.is_pattern() && count(Grant::is_pattern) >= PATTERNS_MAX {
+        return Err(GrantRequestError::TooManyPatterns);
+    }
+    if standing.is_empty()
+        && grant.is_conditional()
+        && count(Grant::is_conditional) >= CONDITIONS_MAX
+    {
+        return Err(GrantRequestError::TooManyConditions);
+    }
+    // A build that does not know the kind of an entry does not start with a journal that has one.
+    let can_replace = !grant.has_own_kind() || is_local(&grant, authority.local_node());
+    if can_replace {
         grant.replaces = replaced.collect();
     } else if !standing.is_empty() {
         changes.push(GrantChange::Revoke(Revoke::Ids(replaced.collect())));
-    } else if count_patterns(grants, authority) >= PATTERNS_MAX {
-        return Err(GrantRequestError::TooManyPatterns);
     }
     grant.check()?;
     check_local_grant(&grant, authority.local_node())?;
-    changes.push(GrantChange::Grant(grant));
+    let place = if grant.is_conditional() {
+        0
+    } else {
+        changes.len()
+    };
+    changes.insert(place, GrantChange::Grant(grant));
     Ok(changes)
 }
 
-/// The number of unrevoked grants with patterns.
-fn count_patterns(grants: &Grants, authority: &Authority) -> usize {
-    let all = grants.iter().filter(|granted| granted.grant.is_pattern());
+/// Whether an entry is about an agent of this node and one of its servers.
+fn is_local(grant: &Grant, here: NodeId) -> bool {
+    let at_home = grant.resource.server().is_some_and(|on| on.node == here);
+    at_home && matches!(&grant.subject, Subject::Agent(agent) if agent.node == here)
+}
+
+/// The number of unrevoked grants of a kind.
+fn count_such(grants: &Grants, authority: &Authority, is_such: fn(&Grant) -> bool) -> usize {
+    let all = grants.iter().filter(|granted| is_such(&granted.grant));
     all.filter(|granted| !grants.is_revoked(granted, authority))
         .count()
 }

@@ -1,4 +1,5 @@
 mod changes;
+mod conditions;
 mod explanations;
 mod foreign;
 mod requests;
@@ -206,8 +207,8 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
     );
 }
 
-/// Grants as the operator asks for it.
-fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
+/// Grants as the operator asks for it; returns how many operations that takes.
+fn give(grants: &mut Grants, n: u8, request: &words::Grant) -> usize {
     let changes = grant(
         request,
         &operator(),
@@ -218,9 +219,11 @@ fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
         NOW,
     )
     .unwrap();
+    let count = changes.len();
     for change in changes {
         write(grants, 1, change);
     }
+    count
 }
 
 fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
@@ -308,6 +311,7 @@ fn what_names_another_node_says_nothing_about_this_one() {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         write(&mut grants, 1, GrantChange::Grant(named));
     }
@@ -364,6 +368,7 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         write(&mut grants, 1, GrantChange::Grant(grant));
     }
@@ -616,6 +621,7 @@ fn change() -> impl Strategy<Value = GrantChange> {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         })
     });
     let swept = (0_u64..4).prop_map(|until| {

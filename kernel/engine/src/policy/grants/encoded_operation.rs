@@ -8,8 +8,8 @@ use mgp_protocol::ids::NodeId;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::operation::PATTERN_KIND;
 use super::operation::v1::OperationV1;
+use super::operation::{CONDITIONAL_KIND, PATTERN_KIND};
 use super::{
     CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
     OperationId,
@@ -23,7 +23,7 @@ const NESTING_MAX: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
 /// The kinds this build knows, by the change they parse to.
-const GRANT_KINDS: [&str; 3] = ["grant", PATTERN_KIND, "revoke"];
+const GRANT_KINDS: [&str; 4] = ["grant", PATTERN_KIND, CONDITIONAL_KIND, "revoke"];
 const MEMBER_KINDS: [&str; 7] = [
     "found", "admit", "cut", "rename", "rest", "rekey", "recover",
 ];
@@ -132,7 +132,7 @@ impl EncodedOperation {
                 .filter(CausalContext::is_bounded)
                 .unwrap_or_default(),
         };
-        if operation.change.check().is_err() {
+        if operation.check_change().is_err() {
             operation.change = LogChange::Unknown("one that breaks a rule".into());
         }
         Ok(Self::from_parts(operation, &[CONTEXT, body].concat()))
@@ -339,6 +339,74 @@ mod tests {
                 .windows(13)
                 .any(|it| it == b"grant_pattern")
         );
+    }
+
+    /// EXT-144: an entry with a condition cannot be read as one without. A build that does not know its kind finds one
+    /// that it does not know, and closes what its issuer allowed.
+    #[test]
+    fn a_grant_on_a_condition_is_an_entry_of_another_kind() {
+        let agent = json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))});
+        let all = json!({"agents_at": NodeId([1; 32])});
+        let with = |kind: &str, subject: &Value, when: Value, more: (&str, Value)| {
+            let mut change = pattern(kind, subject.clone(), json!([]));
+            change[kind]["when"] = when;
+            change[kind][more.0] = more.1;
+            let bytes = body(|value| value["change"] = change);
+            EncodedOperation::decode(&bytes).unwrap()
+        };
+        let none = ("justification", Value::Null);
+        for subject in [&agent, &all] {
+            let read = with(
+                "conditional_grant",
+                subject,
+                json!("args.n == 1"),
+                none.clone(),
+            );
+            let LogChange::Grants(GrantChange::Grant(grant)) = &read.operation().change else {
+                panic!("{read:?}");
+            };
+            assert_eq!(grant.when.as_deref(), Some("args.n == 1"));
+            let again = EncodedOperation::new(read.operation().clone());
+            let bytes = again.body().unwrap();
+            assert!(bytes.windows(17).any(|it| it == b"conditional_grant"));
+            // What a condition says is not judged: a later build may read more.
+            let later = with(
+                "conditional_grant",
+                subject,
+                json!("args.later()"),
+                none.clone(),
+            );
+            assert!(later.operation().change.grants().is_some());
+        }
+        for (kind, subject, when, more) in [
+            ("grant", &agent, json!("args.n == 1"), none.clone()),
+            ("grant_pattern", &all, json!("args.n == 1"), none.clone()),
+            ("conditional_grant", &agent, Value::Null, none.clone()),
+            ("conditional_grant", &agent, json!(""), none.clone()),
+            (
+                "conditional_grant",
+                &agent,
+                json!("x".repeat(5000)),
+                none.clone(),
+            ),
+            (
+                "conditional_grant",
+                &agent,
+                json!("true"),
+                ("permission", json!("deny")),
+            ),
+            (
+                "conditional_grant",
+                &agent,
+                json!("true"),
+                ("replaces", json!([GrantId([2; 16])])),
+            ),
+        ] {
+            let read = with(kind, subject, when.clone(), more);
+            let LogChange::Unknown(_) = read.operation().change else {
+                panic!("{kind} {when} {read:?}");
+            };
+        }
     }
 
     /// Whoever brings it may be a stranger: reading it takes no more of the stack than there is.

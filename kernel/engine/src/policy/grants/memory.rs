@@ -40,7 +40,7 @@ pub(super) fn resource_memory(resource: &GrantResource) -> usize {
 
 pub(super) fn granted_memory(granted: &LoggedGrant) -> usize {
     let grant = &granted.grant;
-    let texts = [&grant.told_by, &grant.justification];
+    let texts = [&grant.told_by, &grant.justification, &grant.when];
     let texts = texts.into_iter().flatten().map(String::capacity);
     subject_memory(&grant.subject)
         + resource_memory(&grant.resource)

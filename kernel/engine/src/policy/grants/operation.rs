@@ -1,5 +1,6 @@
 //! One operation of a log: what is signed, stored and sent.
 
+mod conditional;
 mod context;
 mod membership;
 mod patterns;
@@ -11,8 +12,10 @@ use mgp_protocol::hex_id;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
+use mgp_screening::conditions::CONDITION_MAX;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::conditional::CONDITIONAL_KIND;
 pub(super) use self::context::BRANCHES_NAMED_MAX;
 pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
@@ -115,6 +118,9 @@ pub struct Grant {
     pub justification: Option<String>,
     /// Grants that this one replaces, in the same step.
     pub replaces: Vec<GrantId>,
+    /// The condition on which it allows; an entry with one is of another kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
 }
 
 /// A revocation.
@@ -136,8 +142,9 @@ pub enum Revoke {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantChange {
-    /// A grant or a denial. With a pattern, it is an entry of another kind, which older builds do not know.
-    #[serde(alias = "grant_pattern")]
+    /// A grant or a denial. With a pattern or a condition, it is an entry of another kind, which older builds do not
+    /// know.
+    #[serde(alias = "grant_pattern", alias = "conditional_grant")]
     Grant(Grant),
     /// A revocation.
     Revoke(Revoke),
@@ -298,6 +305,17 @@ pub enum BadOperation {
     #[error("a grant with a pattern replaces none; revoke them first")]
     PatternReplaces,
     /// The same reason.
+    #[error(
+        "a grant with a condition replaces none in the logs of a cluster; revoke them afterwards"
+    )]
+    ConditionReplaces,
+    /// Where it is not clear what a condition means.
+    #[error("only what allows an agent something has a condition")]
+    ConditionOnDenial,
+    /// An empty condition, or one over [`CONDITION_MAX`].
+    #[error("a condition has between 1 and {CONDITION_MAX} bytes")]
+    ConditionLength,
+    /// The same reason as [`Self::PatternReplaces`].
     #[error("a revoke up to a place names an agent or a server, not a pattern")]
     PatternUpTo,
     /// A pattern that is the name of one tool, or matches all of a server.
@@ -331,6 +349,18 @@ impl Operation {
         };
         if self.place.sequence >= end {
             return Err(BadOperation::Full);
+        }
+        self.check_change()
+    }
+
+    /// Validates its change, in its log.
+    pub(in crate::policy::grants) fn check_change(&self) -> Result<(), BadOperation> {
+        if self.cluster.is_some()
+            && let LogChange::Grants(GrantChange::Grant(grant)) = &self.change
+            && grant.is_conditional()
+            && !grant.replaces.is_empty()
+        {
+            return Err(BadOperation::ConditionReplaces);
         }
         self.change.check()
     }
@@ -386,6 +416,7 @@ impl Grant {
         if of_server != matches!(self.resource, GrantResource::Permission(_)) {
             return Err(BadOperation::WrongResource);
         }
+        self.check_condition()?;
         if self.is_pattern() && !self.replaces.is_empty() {
             return Err(BadOperation::PatternReplaces);
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
+use super::compiled_condition::CompiledCondition;
 use super::keys::{GrantKey, OperationKey, grant_keys, revoke_keys};
 use super::memory::{SHARED_COUNTS, granted_memory, resource_memory, subject_memory, tree_memory};
 use super::{
@@ -65,6 +66,7 @@ impl LoggedGrant {
             author: operation.author.clone(),
             issued_at_ms: operation.told_at_ms,
             context: operation.context.clone(),
+            condition: CompiledCondition::for_grant(grant),
         }
     }
 
@@ -91,7 +93,9 @@ impl Grants {
         for (subject, of_subject) in &mut granted {
             let mut shed = BTreeSet::new();
             of_subject.retain(|key, granted| {
-                let allows = granted.grant.permission == Permission::Allow;
+                // A grant with a condition closes something as well, and so is like a denial.
+                let allows = granted.grant.permission == Permission::Allow
+                    && !granted.grant.is_conditional();
                 let ends = allows && self.is_revoked(granted, authority);
                 if ends {
                     ended.add(*key, &granted.grant);

@@ -195,6 +195,7 @@ mod tests {
             told_by: None,
             justification: Some("é".into()),
             replaces: vec![GrantId([1; 16])],
+            when: None,
         };
         let until = [(node, 7)].into();
         let sweep = Revoke::UpTo {

@@ -25,6 +25,7 @@ fn grant(id: u8, permission: Permission, not_after_ms: Option<u64>) -> Grant {
         told_by: None,
         justification: None,
         replaces: Vec::new(),
+        when: None,
     }
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn to_grant_change(
             Verdict::Deferred => return None,
         },
         replaces: standing.iter().map(|granted| granted.grant.id).collect(),
+        when: None,
         subject,
         resource,
         not_after_ms: until_ms,

@@ -23,6 +23,9 @@ pub enum RemoteDenial {
     /// A grant denies it.
     #[error("grant {0} denies it")]
     Denied(GrantId),
+    /// A grant allows it on a condition.
+    #[error("grant {0} allows it on a condition only")]
+    Conditional(GrantId),
     /// A node that could have revoked it did not answer within the lease.
     #[error("node {} could have revoked it and did not answer within the lease", .0.short_id())]
     LeaseExpired(NodeId),
@@ -83,6 +86,9 @@ impl Replica {
         let id = granted.grant.id;
         match granted.grant.permission {
             Permission::Deny => Err(RemoteDenial::Denied(id)),
+            Permission::Allow if granted.grant.is_conditional() => {
+                Err(RemoteDenial::Conditional(id))
+            }
             Permission::Allow if self.is_missing_entries() => Err(RemoteDenial::LogsIncomplete),
             Permission::Allow => self
                 .expired_peer(now)
@@ -105,10 +111,17 @@ impl Replica {
             let specificity = granted.grant.resource.specificity(on, tool)?;
             Some((specificity, granted))
         });
-        let in_force = candidates
-            .filter(|(_, granted)| self.grant_status(granted, now_ms) == GrantStatus::InForce);
+        let in_force = candidates.filter(|(_, granted)| {
+            self.grant_status(granted, now_ms) == GrantStatus::InForce
+                || self.is_closing(granted, now_ms)
+        });
         let closest = in_force.min_by_key(|(specificity, granted)| {
-            (*specificity, granted.grant.permission == Permission::Allow)
+            let grant = &granted.grant;
+            (
+                *specificity,
+                grant.permission == Permission::Allow,
+                grant.is_conditional(),
+            )
         });
         closest.map(|(_, granted)| granted)
     }
@@ -154,6 +167,13 @@ impl Replica {
         }
     }
 
+    /// Whether a grant with a condition closes what it does not allow; also while what it allows does not count.
+    #[must_use]
+    pub(crate) fn is_closing(&self, granted: &LoggedGrant, now_ms: u64) -> bool {
+        let (grants, authority) = (self.logs.grants(), self.logs.authority());
+        grants.is_closing(granted, authority, self.skew.earliest(now_ms))
+    }
+
     /// Pending revokes override grants in the same way as signed ones.
     fn conflict_with_pending(
         &self,
@@ -178,6 +198,12 @@ impl Replica {
             Permission::Allow => self.skew.allow_expiry_ms(end_ms),
             Permission::Deny => self.skew.deny_expiry_ms(end_ms),
         })
+    }
+
+    /// When a grant with a condition no longer closes what it does not allow, by the local wall clock.
+    #[must_use]
+    pub(crate) fn closing_expiry_ms(&self, granted: &LoggedGrant) -> Option<u64> {
+        Some(self.skew.deny_expiry_ms(granted.grant.not_after_ms?))
     }
 
     /// A node that could revoke grants and did not answer within the lease. A node that is shut down writes nothing until

@@ -221,6 +221,7 @@ fn grant(id: u8, permission: Permission) -> LogChange {
         told_by: None,
         justification: None,
         replaces: Vec::new(),
+        when: None,
     }))
 }
 

@@ -34,8 +34,8 @@ impl RecordDigest {
         Self(hasher.finalize().into())
     }
 
-    fn hash(self) -> blake3::Hash {
-        blake3::Hash::from_bytes(self.0)
+    fn to_hex(self) -> [u8; HASH_HEX_LEN] {
+        render_hex(&self.0)
     }
 
     /// Reads 64 lower-case hexadecimal digits; a hash has only one spelling.
@@ -57,9 +57,20 @@ impl RecordDigest {
     }
 }
 
+/// 64 lower-case digits. Each call has three of these, and blake3's own takes a check for each digit.
+pub(super) fn render_hex(digest: &[u8; blake3::OUT_LEN]) -> [u8; HASH_HEX_LEN] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = [0; HASH_HEX_LEN];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    hex
+}
+
 impl fmt::Display for RecordDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.hash().to_hex().as_str())
+        f.write_str(std::str::from_utf8(&self.to_hex()).expect("digits are ASCII"))
     }
 }
 
@@ -92,12 +103,12 @@ pub(super) fn write_line(
     let mut line = Vec::with_capacity(LINE_CAPACITY);
     write!(line, "{OPEN_TOKEN}{sequence}").expect(MEMORY);
     line.extend_from_slice(PREVIOUS_TOKEN.as_bytes());
-    line.extend_from_slice(previous.hash().to_hex().as_bytes());
+    line.extend_from_slice(&previous.to_hex());
     line.extend_from_slice(EVENT_TOKEN.as_bytes());
     event(&mut line);
     let hash = RecordDigest::hash_body(&line);
     line.extend_from_slice(HASH_TOKEN.as_bytes());
-    line.extend_from_slice(hash.hash().to_hex().as_bytes());
+    line.extend_from_slice(&hash.to_hex());
     line.extend_from_slice(CLOSE_TOKEN.as_bytes());
     line.push(b'\n');
     (line, hash)

@@ -5,6 +5,7 @@ use std::io::Write;
 use mgp_protocol::mgp::audit::{Actor, EventType, Outcome, TraceId};
 use serde::Serialize;
 
+use super::record::render_hex;
 use super::redact::{RecordedArguments, Redaction};
 use crate::timestamps::render_rfc3339_ms;
 
@@ -59,7 +60,9 @@ impl SuccessfulCall<'_> {
     fn write_details(&self, redaction: &Redaction, members: &mut Members<'_>) {
         if let Some(arguments) = self.arguments {
             members.open("arguments_bytes", &arguments.len());
-            members.add("arguments_digest", arguments.digest().to_hex().as_str());
+            let digest = render_hex(arguments.digest().as_bytes());
+            let digest = std::str::from_utf8(&digest).expect("digits are ASCII");
+            members.add("arguments_digest", digest);
             members.add("duration_ms", &self.duration_ms);
         } else {
             members.open("duration_ms", &self.duration_ms);

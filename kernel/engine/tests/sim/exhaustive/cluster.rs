@@ -335,6 +335,7 @@ impl SmallCluster {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         self.propose(n, LogChange::Grants(GrantChange::Grant(grant)));
     }

@@ -184,6 +184,11 @@ fn denials() -> Vec<Denial> {
             tool: text(),
             rule: text(),
         },
+        Denial::Condition {
+            tool: text(),
+            rule: text(),
+            allowed: Some(text()),
+        },
         Denial::NoCredentials(text()),
         Denial::CredentialsExpired(text()),
         Denial::Validator {

@@ -22,9 +22,18 @@ fn files() -> GrantResource {
     GrantResource::Server(at("files"))
 }
 
+fn explained(granted: &LoggedGrant, status: GrantStatus) -> ExplainedGrant<'_> {
+    ExplainedGrant {
+        granted,
+        status,
+        is_closing: false,
+    }
+}
+
 /// All of these are in force.
-fn in_force(grants: &Grants) -> Vec<(&LoggedGrant, GrantStatus)> {
-    grants.iter().map(|it| (it, GrantStatus::InForce)).collect()
+fn in_force(grants: &Grants) -> Vec<ExplainedGrant<'_>> {
+    let all = grants.iter();
+    all.map(|it| explained(it, GrantStatus::InForce)).collect()
 }
 
 #[test]
@@ -128,6 +137,7 @@ fn entries_are_explained_in_the_order_in_which_they_decide() {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         write(&mut grants, 1, GrantChange::Grant(grant));
     }
@@ -262,7 +272,7 @@ fn a_hindrance_closes_what_entries_allow() {
         let hinders = hindrance.clone();
         let found = {
             let level = (Source::ServerGrant, files(), in_force(grants));
-            explain_foreign([level].into_iter(), hindrance, &name)
+            explain_foreign([level].into_iter(), None, hindrance, &name)
         };
         assert_eq!((found.permission, found.source), (permission, source));
         assert!(found.rule.starts_with(rule), "{}", found.rule);
@@ -271,7 +281,7 @@ fn a_hindrance_closes_what_entries_allow() {
     }
     let found = {
         let level = (Source::ServerGrant, files(), in_force(&none));
-        explain_foreign([level].into_iter(), None, &name)
+        explain_foreign([level].into_iter(), None, None, &name)
     };
     assert_eq!(found.considered[0], "no entry for all of server files");
 }
@@ -347,9 +357,12 @@ fn an_entry_is_one_sentence() {
             &asked(who, "files", tool, Permission::Allow),
         );
         let resource = GrantResource::Server(at("files"));
-        let found = grants.iter().map(|it| (it, force.clone())).collect();
+        let found = grants
+            .iter()
+            .map(|it| explained(it, force.clone()))
+            .collect();
         let level = [(Source::ServerGrant, resource, found)];
-        let found = explain_foreign(level.into_iter(), None, &name);
+        let found = explain_foreign(level.into_iter(), None, None, &name);
         assert!(
             found.considered[0].contains(expected),
             "{}",
@@ -376,13 +389,17 @@ fn a_conflict_is_explained_before_other_ends() {
     };
     let in_conflict = GrantStatus::InConflict { revoke, at_ms: 0 };
     let forces = [GrantStatus::Pending, in_conflict];
-    let found = grants.iter().zip(forces).collect();
+    let found = grants
+        .iter()
+        .zip(forces)
+        .map(|(it, force)| explained(it, force))
+        .collect();
     let level = [(
         Source::ServerGrant,
         GrantResource::Server(at("files")),
         found,
     )];
-    let found = explain_foreign(level.into_iter(), None, &name);
+    let found = explain_foreign(level.into_iter(), None, None, &name);
     assert!(
         found.considered[0].contains("in conflict"),
         "{:?}",

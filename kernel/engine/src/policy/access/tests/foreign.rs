@@ -43,7 +43,9 @@ fn granted(entries: &[(&AgentId, Option<&str>, Permission)]) -> Grants {
 
 /// The nodes 2 and 3 are in.
 fn rules(grants: &Grants, shared: SharedTools, lease: ForeignLease) -> ForeignRules {
-    let granted = grants.iter().map(|it| (it, it.grant.not_after_ms));
+    let granted = grants
+        .iter()
+        .map(|it| (it, it.grant.not_after_ms, EntryEffect::Whole));
     ForeignRules::new([issuer(2), issuer(3)].into(), shared, lease, granted)
 }
 
@@ -217,7 +219,9 @@ fn an_entry_ends_when_it_is_said_to_here() {
     let all = AgentId::pattern_for_node(issuer(2));
     for tool in [None, Some("t"), Some("t*")] {
         let grants = granted(&[(&all, tool, Permission::Allow)]);
-        let ending = grants.iter().map(|it| (it, Some(20_000)));
+        let ending = grants
+            .iter()
+            .map(|it| (it, Some(20_000), EntryEffect::Whole));
         let shared = shared(&[("files", None, "*")]);
         let rules = ForeignRules::new([issuer(2)].into(), shared, OPEN, ending);
         let table = with(rules);
@@ -482,7 +486,7 @@ fn rules_grant_the_same_while_only_a_running_lease_differs() {
         !rules(&everywhere, shares(), OPEN).is_same_except_lease(&rules(&nobody, shares(), OPEN))
     );
     assert!(!base.is_same_except_lease(&rules(&one, SharedTools::default(), OPEN)));
-    let granted = one.iter().map(|it| (it, None));
+    let granted = one.iter().map(|it| (it, None, EntryEffect::Whole));
     let fewer = ForeignRules::new([issuer(2)].into(), shares(), OPEN, granted);
     assert!(!base.is_same_except_lease(&fewer));
 }

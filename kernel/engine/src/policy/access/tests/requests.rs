@@ -17,6 +17,7 @@ fn standing_entries(count: usize) -> Grants {
             told_by: None,
             justification: None,
             replaces: Vec::new(),
+            when: None,
         };
         write(&mut grants, 1, GrantChange::Grant(entry));
     }

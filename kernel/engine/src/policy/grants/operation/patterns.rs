@@ -6,7 +6,7 @@
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
 use serde::{Serialize, Serializer};
 
-use super::{Grant, GrantChange, GrantResource, Subject};
+use super::{CONDITIONAL_KIND, Grant, GrantChange, GrantResource, Subject};
 
 /// The kind of an entry without a pattern.
 const GRANT_KIND: &str = "grant";
@@ -164,13 +164,24 @@ impl Grant {
     pub fn is_pattern(&self) -> bool {
         self.subject.is_pattern() || matches!(self.resource, GrantResource::Tools(..))
     }
+
+    /// The kind of an entry with it.
+    fn kind(&self) -> &'static str {
+        if self.is_conditional() {
+            CONDITIONAL_KIND
+        } else if self.is_pattern() {
+            PATTERN_KIND
+        } else {
+            GRANT_KIND
+        }
+    }
 }
 
 impl GrantChange {
     /// Whether a grant with it is of this kind.
     pub(in crate::policy::grants) fn is_of_kind(&self, kind: &str) -> bool {
         match self {
-            Self::Grant(grant) => grant.is_pattern() == (kind == PATTERN_KIND),
+            Self::Grant(grant) => grant.kind() == kind,
             Self::Revoke(_) => true,
         }
     }
@@ -180,10 +191,7 @@ impl Serialize for GrantChange {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let name = "GrantChange";
         match self {
-            Self::Grant(grant) if grant.is_pattern() => {
-                to.serialize_newtype_variant(name, 2, PATTERN_KIND, grant)
-            }
-            Self::Grant(grant) => to.serialize_newtype_variant(name, 0, GRANT_KIND, grant),
+            Self::Grant(grant) => to.serialize_newtype_variant(name, 0, grant.kind(), grant),
             Self::Revoke(revoke) => to.serialize_newtype_variant(name, 1, "revoke", revoke),
         }
     }

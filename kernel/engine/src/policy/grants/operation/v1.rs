@@ -134,6 +134,7 @@ impl GrantV1 {
             told_by: self.told_by,
             justification: self.justification,
             replaces: self.replaces,
+            when: None,
         }
     }
 }

@@ -174,6 +174,7 @@ fn parts_of_operations_are_bounded() {
     };
     let replacing = |count| Grant {
         replaces: ids(count),
+        when: None,
         ..plain()
     };
     let up_to = |count: usize| {
@@ -219,6 +220,7 @@ fn a_grant_is_of_what_its_subject_can_have() {
         subject,
         resource,
         replaces: ids(1),
+        when: None,
         ..plain()
     };
     let of = |subject, resource| Grant {

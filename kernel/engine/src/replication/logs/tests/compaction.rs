@@ -259,6 +259,7 @@ fn dead_log(operations: u64) -> Vec<SignedOperation> {
                 told_by: None,
                 justification: None,
                 replaces: Vec::new(),
+                when: None,
             }),
             _ => GrantChange::Revoke(Revoke::Ids(vec![id])),
         };

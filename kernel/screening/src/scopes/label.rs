@@ -3,13 +3,15 @@
 use unicode_normalization::UnicodeNormalization;
 
 /// Most bytes of a label.
-pub(crate) const LABEL_MAX: usize = 1024;
+pub const LABEL_MAX: usize = 1024;
+/// Most bytes of a label that are read for a blacklist: far more than any label has that is ever approved.
+pub const READ_MAX: usize = 4 * LABEL_MAX;
 
 /// Checks that a label has a single reading, so that a whitelist may open it.
 ///
 /// # Errors
 /// Why it is ambiguous, in words.
-pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
+pub fn check_normal(label: &str) -> Result<(), &'static str> {
     if label.is_empty() || label.len() > LABEL_MAX {
         return Err("it is empty or too long");
     }
@@ -85,8 +87,7 @@ fn has_mixed_scripts(label: &str) -> bool {
 /// matches any of these.
 #[must_use]
 pub(crate) fn readings(label: &str) -> Vec<String> {
-    // Far longer than any label that is ever approved; the rest is ignored.
-    let end = (0..=label.len().min(4 * LABEL_MAX))
+    let end = (0..=label.len().min(READ_MAX))
         .rev()
         .find(|index| label.is_char_boundary(*index));
     let mut text = label[..end.unwrap_or_default()].to_owned();

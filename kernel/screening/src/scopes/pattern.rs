@@ -83,13 +83,13 @@ impl ScopePattern {
 
     /// Whether it matches this text exactly.
     #[must_use]
-    pub(crate) fn matches(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         matches(&self.parts, text)
     }
 
-    /// Whether it matches a text that [`super::render_label::fold`] made.
+    /// Whether it matches a text that [`super::label::fold`] made.
     #[must_use]
-    pub(crate) fn matches_in_any_case(&self, folded: &str) -> bool {
+    pub fn matches_in_any_case(&self, folded: &str) -> bool {
         matches(&self.folded, folded)
     }
 }
