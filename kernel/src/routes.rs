@@ -129,6 +129,8 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
 
         ("context/beforeInference", Legacy) => mcpl_route(call!(mcpl::context::before_inference)),
         ("context/afterInference", Legacy) => mcpl_route(call!(mcpl::context::after_inference)),
+        ("featureSets/update", Legacy) => mcpl_route(call!(mcpl::feature_sets::grant)),
+        ("mcpl/manifest", Legacy) => mcpl_route(call!(mcpl::feature_sets::manifest)),
         ("state/rollback", Legacy) => mcpl_route(call!(mcpl::state::rollback)),
         ("channels/list", Legacy) => mcpl_route(call!(mcpl::channels::list)),
         ("channels/open", Legacy) => mcpl_route(call!(mcpl::channels::open)),
@@ -300,6 +302,7 @@ fn host_notification_handler(method: &str) -> Option<NotificationHandler> {
     Some(match method {
         "featureSets/update" => host!(mcpl::feature_sets::update),
         "context/afterInference" => host!(mcpl::context::handle_inference_finished),
+        "inference/lifecycle" => host!(mcpl::context::handle_phase),
         "channels/publish" => host!(mcpl::channels::handle_publish),
         "channels/outgoing/chunk" => host!(mcpl::channels::handle_outgoing_chunk),
         "channels/outgoing/complete" => host!(mcpl::channels::handle_outgoing_complete),
