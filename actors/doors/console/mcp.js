@@ -1,6 +1,7 @@
 // The console as a client of MCP: one session over Streamable HTTP (2025-11-25), as any other client has it.
 
 const VERSION = '2025-11-25';
+const CAPABILITIES = { elicitation: { form: {}, url: {} }, mgp: { version: '0.2.0', extensions: ['streaming'] } };
 // How long to wait before the event stream is opened again, in milliseconds.
 const AGAIN = [500, 1000, 2000, 5000, 10000];
 
@@ -43,8 +44,10 @@ async function* events(body) {
 }
 
 export class Kernel {
-  constructor(pageKey) {
+  constructor(pageKey, path = '/mcp', capabilities = CAPABILITIES) {
     this.pageKey = pageKey;
+    this.path = path;
+    this.capabilities = capabilities;
     this.last = 0;
     this.session = null;
     /** What the kernel sends unasked; set by who listens. */
@@ -66,7 +69,7 @@ export class Kernel {
   }
 
   async fetch(options) {
-    const response = await fetch('/mcp', { cache: 'no-store', ...options });
+    const response = await fetch(this.path, { cache: 'no-store', ...options });
     if (response.status === 401 || response.status === 403) {
       this.onState('out');
       throw new SignedOut('this browser is not signed in');
@@ -96,7 +99,7 @@ export class Kernel {
       method: 'initialize',
       params: {
         protocolVersion: VERSION,
-        capabilities: { elicitation: { form: {}, url: {} }, mgp: { version: '0.2.0', extensions: ['streaming'] } },
+        capabilities: this.capabilities,
         clientInfo: { name: 'mgp-console', title: 'MGP console', version: '1' },
       },
     });
@@ -200,7 +203,7 @@ export class Kernel {
   /** Ends the session; for a page that goes away. */
   leave() {
     if (!this.session) return;
-    fetch('/mcp', { method: 'DELETE', headers: this.headers(), keepalive: true }).catch(() => {});
+    fetch(this.path, { method: 'DELETE', headers: this.headers(), keepalive: true }).catch(() => {});
     this.session = null;
   }
 }

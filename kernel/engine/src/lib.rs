@@ -11,6 +11,7 @@
 /// Endpoints and their callers: tokens, certificates, the agent registry, and the names people type.
 pub mod doors {
     pub mod agent_registry;
+    pub mod app_frames;
     pub mod bearer;
     pub mod certificate;
     pub mod console_sessions;

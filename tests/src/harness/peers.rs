@@ -483,6 +483,14 @@ impl Peers {
         self.apps_folder().join(page)
     }
 
+    /// The host of apps of `peers/apps/host/`, which prints its origins.
+    #[must_use]
+    pub fn app_host(&self) -> Program {
+        let script = source().join(APPS).join("host/serve.mjs");
+        let program = self.node_program(&script, &[]);
+        program.env("MGP_PEERS", self.apps_folder().display().to_string())
+    }
+
     fn apps_folder(&self) -> PathBuf {
         let node = format!("{:?}", version("node"));
         self.folder

@@ -5,4 +5,5 @@
 mod clients;
 mod logins;
 mod servers;
+mod skills;
 mod suite;

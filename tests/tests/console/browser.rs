@@ -88,6 +88,16 @@ impl Browser {
         self.ask("/url", json!({ "url": url })).await;
     }
 
+    /// Goes into the first frame of the page, or of the frame that it is in; opening an address leaves them.
+    pub(crate) async fn enter_frame(&self) {
+        self.ask("/frame", json!({"id": 0})).await;
+    }
+
+    /// Leaves all frames.
+    pub(crate) async fn leave_frames(&self) {
+        self.ask("/frame", json!({"id": null})).await;
+    }
+
     /// Runs a script in the page; gives what it returns.
     pub(crate) async fn js(&self, script: &str) -> Value {
         let body = json!({"script": script, "args": []});

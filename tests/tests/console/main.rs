@@ -1,8 +1,10 @@
 //! The console in a real browser: Debian's Chromium, told what to do by its driver (W3C WebDriver).
 #![allow(clippy::unwrap_used)]
 
+mod apps;
 mod attacks;
 mod browser;
+mod hosts;
 mod layout;
 mod looks;
 mod nodes;

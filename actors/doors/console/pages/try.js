@@ -3,6 +3,7 @@
 import { h, fill, doing, say, pill, span, visible } from '../dom.js';
 import { form } from '../forms.js';
 import { result, text } from '../content.js';
+import { hasApp, openApp } from '../apps.js';
 
 // Characters of what comes while a call runs that are shown; of what comes behind them is only said how much.
 const LONGEST = 200000;
@@ -35,7 +36,10 @@ export function tryTool({ kernel, tool, server, signal }) {
     keep(server, tool, args);
     return doing(() => make(args), run);
   };
+  let app = null;
   const make = async (args) => {
+    app?.close();
+    app = null;
     const giveUp = new AbortController();
     signal.addEventListener('abort', () => giveUp.abort(), { once: true });
     stop.hidden = false;
@@ -66,7 +70,11 @@ export function tryTool({ kernel, tool, server, signal }) {
       const answer = await kernel.ask('tools/call', { name: tool.name, arguments: args }, { heard, signal: giveUp.signal, token: true, from: `${server}:${tool.own}` });
       const took = span(performance.now() - began);
       const before = chunks.hidden ? [] : [h('details', {}, h('summary', {}, 'What came before'), chunks, rest)];
-      fill(out, h('p', { class: 'dim' }, `Answered in ${took}`), before, result(answer));
+      const place = h('div', {}, hasApp(tool) && h('button', { type: 'button', onclick: ({ target }) => doing(async () => {
+        app = await openApp({ pageKey: kernel.pageKey, server, tool, args, result: answer, signal });
+        fill(place, app.el);
+      }, target) }, 'Open its app'));
+      fill(out, h('p', { class: 'dim' }, `Answered in ${took}`), place, before, result(answer));
     } catch (error) {
       fill(out, h('p', { class: 'note bad' }, giveUp.signal.aborted ? 'Stopped: the call was taken back.' : error.message),
         error.data && text(JSON.stringify(error.data, null, 2)));

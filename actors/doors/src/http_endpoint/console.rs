@@ -6,12 +6,15 @@ mod files;
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
     ORIGIN, SET_COOKIE,
 };
 use http::{Method, Request, Response, StatusCode};
 use mgp_callers::Credential;
+use mgp_engine::doors::app_frames::content_security_policy;
 use mgp_engine::doors::console_sessions::SESSION_LIFETIME_MS;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
@@ -31,6 +34,10 @@ const PAGE_KEY: HeaderName = HeaderName::from_static("mgp-console");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The path for signing in and out.
 const SESSION_PATH: &str = "/console/session";
+/// The path of the frame of an app.
+const FRAME_PATH: &str = "/console/frame";
+/// The longest query of a frame, in bytes.
+const FRAME_QUERY_MAX: usize = 16 << 10;
 /// The longest body of a sign-in, in bytes: a code, with some margin.
 const LONGEST: usize = 1024;
 /// How long a browser may take to send the body.
@@ -38,9 +45,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The content security policy: only files of the program are used, nothing is sent elsewhere, and no page
 /// may frame it. Text never becomes markup: without a policy for trusted types, the DOM methods for that
-/// throw.
+/// throw. Frames of apps go nowhere else.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
-    media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    media-src data: blob:; connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// Errors of the sign-in.
@@ -61,8 +68,8 @@ pub(super) enum SignInError {
     /// The secrets are unknown or have expired.
     #[error("this browser is not signed in; `mgp console` makes a link")]
     Unknown,
-    /// Only the endpoint of all servers serves the console.
-    #[error("the console speaks to /mcp, and shows no other credentials")]
+    /// Only the endpoints of all servers and of one, for its apps, serve the console.
+    #[error("the console speaks to /mcp and /mcp/<server>, and shows no other credentials")]
     WrongEndpoint,
 }
 
@@ -98,8 +105,8 @@ pub(super) fn authenticate(
     way: EndpointPath,
     view: &CatalogView,
 ) -> Result<Credential, SignInError> {
-    let everything = (way, view) == (EndpointPath::Streamable, &CatalogView::All);
-    if !everything || request.headers().contains_key(AUTHORIZATION) {
+    let is_set = matches!(view, CatalogView::Set(_));
+    if way != EndpointPath::Streamable || is_set || request.headers().contains_key(AUTHORIZATION) {
         return Err(SignInError::WrongEndpoint);
     }
     authenticate_browser(console, request).map(|(_, pass)| pass)
@@ -114,14 +121,22 @@ pub(super) async fn handle(
         (SESSION_PATH, &Method::POST) => handle_sign_in(endpoint, request).await,
         (SESSION_PATH, &Method::DELETE) => handle_sign_out(endpoint, &request),
         (SESSION_PATH, _) => method_not_allowed("POST, DELETE"),
+        (FRAME_PATH, &Method::GET) => return serve_frame(&endpoint.console, &request),
         (_, &(Method::GET | Method::HEAD)) => serve_page(&endpoint.console, &request),
         _ => method_not_allowed("GET, HEAD"),
     };
     let headers = response.headers_mut();
+    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
+    headers.insert("content-security-policy", policy);
+    headers.insert("x-frame-options", HeaderValue::from_static("DENY"));
+    add_isolation(headers);
+    response
+}
+
+/// The headers of all answers: nothing is guessed, sent along, lent to other origins or allowed of the machine.
+fn add_isolation(headers: &mut HeaderMap) {
     for (name, value) in [
-        ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-content-type-options", "nosniff"),
-        ("x-frame-options", "DENY"),
         ("referrer-policy", "no-referrer"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
@@ -132,6 +147,34 @@ pub(super) async fn handle(
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+}
+
+/// Serves the document that an app's page is loaded into, under the policy that its query declares: base64 of the JSON that
+/// the resource has. It has an origin of its own, whoever opens it.
+fn serve_frame<B>(console: &Console, request: &Request<B>) -> Response<ReplyBody> {
+    let own = match console_host(console, request) {
+        Ok(own) => own,
+        Err(error) => return error.into_response(),
+    };
+    let query = request.uri().query().unwrap_or("");
+    if query.len() > FRAME_QUERY_MAX {
+        return refusal_response(
+            StatusCode::URI_TOO_LONG,
+            "the app declares too many origins",
+        );
+    }
+    let declared = URL_SAFE_NO_PAD.decode(query).unwrap_or_default();
+    let declared = String::from_utf8_lossy(&declared);
+    let policy = content_security_policy(&declared, own);
+    let mut response = Response::new(ReplyBody::full(files::FRAME));
+    let headers = response.headers_mut();
+    let policy = HeaderValue::from_str(&policy).expect("origins of letters, digits and dots");
+    headers.insert("content-security-policy", policy);
+    let page = HeaderValue::from_static("text/html; charset=utf-8");
+    headers.insert(CONTENT_TYPE, page);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-dns-prefetch-control", HeaderValue::from_static("off"));
+    add_isolation(headers);
     response
 }
 

@@ -30,6 +30,7 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/icon.svg", "icon.svg", PICTURE),
     file!("/console/style.css", "style.css", STYLE),
     file!("/console/app.js", "app.js", SCRIPT),
+    file!("/console/apps.js", "apps.js", SCRIPT),
     file!("/console/content.js", "content.js", SCRIPT),
     file!("/console/diff.js", "diff.js", SCRIPT),
     file!("/console/dom.js", "dom.js", SCRIPT),
@@ -47,6 +48,9 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/pages/try.js", "pages/try.js", SCRIPT),
     file!("/console/pages/waiting.js", "pages/waiting.js", SCRIPT),
 ];
+
+/// The document that the page of an app is loaded into; the console's own pages do not load it.
+pub(super) const FRAME: &[u8] = include_bytes!("../../../console/frame.html");
 
 /// Finds the file at a path.
 pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
