@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, find_invalid_signature};
 use mgp_engine::policy::access::{
-    DefaultPolicies, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
+    DefaultPolicies, EntryEffect, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
 };
 use mgp_engine::policy::grants::{
     Authority, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, Grants,
