@@ -134,6 +134,10 @@ impl Capability {
 
     /// True if a set that uses `used` uses this: 0.4 has one word for what 0.5 has several for.
     #[must_use]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other word has the same meaning in both versions"
+    )]
     pub fn is_part_of(self, used: Self) -> bool {
         let covers = match used {
             Self::BeforeInference => matches!(

@@ -48,10 +48,12 @@ impl AgentRuleSet {
             if !counts {
                 continue;
             }
-            let effect = match grants.status(granted, authority, now_ms) {
-                GrantStatus::InForce => EntryEffect::Whole,
-                _ if grants.is_closing(granted, authority, now_ms) => EntryEffect::Closing,
-                _ => continue,
+            let effect = if grants.status(granted, authority, now_ms) == GrantStatus::InForce {
+                EntryEffect::Whole
+            } else if grants.is_closing(granted, authority, now_ms) {
+                EntryEffect::Closing
+            } else {
+                continue;
             };
             let rules = if on.node == here {
                 held.servers.entry(on.server.clone()).or_default()

@@ -48,7 +48,7 @@ fn length_is_bounded_in_conditions() {
     assert!(refused(&format!("args.a == '{}'", "x".repeat(CONDITION_MAX))).contains("4096 bytes"));
     let many = vec!["true"; 300].join("||");
     assert!(refused(&many).contains("256 parts"));
-    let patterns = vec!["args.a.matches('a')"; 9].join("||");
+    let patterns = ["args.a.matches('a')"; 9].join("||");
     assert!(refused(&patterns).contains("8 patterns"));
     for pattern in [
         r"(a{1000}){1000}",
@@ -74,10 +74,7 @@ fn an_evaluation_is_bounded() {
         "args.l.all(a, args.l.all(b, args.t.contains('ab')))",
         "args.l.all(a, args.l.all(b, args.l.all(c, [args.t, args.t, args.t].all(d, d != 'x'))))",
     ] {
-        let began = std::time::Instant::now();
         assert_eq!(evaluate(text, &arguments), Err(Fault::Steps), "{text}");
-        // Far from what a bound costs, and from what no bound would cost.
-        assert!(began.elapsed().as_secs() < 5, "{text}");
     }
     // What decides first takes no further steps.
     assert_eq!(

@@ -206,10 +206,10 @@ fn holds(test: &Test, arguments: &Json, item: Option<&Json>) -> Known<bool> {
             match *op {
                 "==" => equal(&a, &b),
                 "!=" => equal(&a, &b).map(|it| !it),
-                "<" => order.map(|it| it.is_lt()).ok_or(()),
-                "<=" => order.map(|it| it.is_le()).ok_or(()),
-                ">" => order.map(|it| it.is_gt()).ok_or(()),
-                _ => order.map(|it| it.is_ge()).ok_or(()),
+                "<" => order.map(std::cmp::Ordering::is_lt).ok_or(()),
+                "<=" => order.map(std::cmp::Ordering::is_le).ok_or(()),
+                ">" => order.map(std::cmp::Ordering::is_gt).ok_or(()),
+                _ => order.map(std::cmp::Ordering::is_ge).ok_or(()),
             }
         }
         Test::Among(one, all) => {
