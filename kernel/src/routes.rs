@@ -127,16 +127,6 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         }
         ("tasks/list", Legacy) => mcp_route(call!(legacy::list)),
 
-        ("context/beforeInference", Legacy) => mcpl_route(call!(mcpl::context::before_inference)),
-        ("context/afterInference", Legacy) => mcpl_route(call!(mcpl::context::after_inference)),
-        ("featureSets/update", Legacy) => mcpl_route(call!(mcpl::feature_sets::grant)),
-        ("mcpl/manifest", Legacy) => mcpl_route(call!(mcpl::feature_sets::manifest)),
-        ("state/rollback", Legacy) => mcpl_route(call!(mcpl::state::rollback)),
-        ("channels/list", Legacy) => mcpl_route(call!(mcpl::channels::list)),
-        ("channels/open", Legacy) => mcpl_route(call!(mcpl::channels::open)),
-        ("channels/close", Legacy) => mcpl_route(call!(mcpl::channels::close)),
-        ("channels/publish", Legacy) => mcpl_route(call!(mcpl::channels::publish)),
-
         ("mgp/access/query", _) => access_route(call!(mgp::access::answer, AccessTool::Query)),
         ("mgp/access/grant", _) => access_route(call!(mgp::access::answer, AccessTool::Grant)),
         ("mgp/access/revoke", _) => access_route(call!(mgp::access::answer, AccessTool::Revoke)),
@@ -180,7 +170,30 @@ fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
         ("mgp/lifecycle/shutdown", _) => {
             lifecycle_route(|t, r| ready_outcome(t.health.shutdown(&r)))
         }
-        _ => return skills_method(method).or_else(|| operator_route(method)),
+        _ => {
+            return skills_method(method)
+                .or_else(|| mcpl_method(method, family))
+                .or_else(|| operator_route(method));
+        }
+    })
+}
+
+/// Methods of MCP Live, which needs a connection that lasts.
+fn mcpl_method(method: &str, family: ProtocolFamily) -> Option<Route> {
+    if family != ProtocolFamily::Legacy {
+        return None;
+    }
+    Some(match method {
+        "context/beforeInference" => mcpl_route(call!(mcpl::context::before_inference)),
+        "context/afterInference" => mcpl_route(call!(mcpl::context::after_inference)),
+        "featureSets/update" => mcpl_route(call!(mcpl::feature_sets::grant)),
+        "mcpl/manifest" => mcpl_route(call!(mcpl::feature_sets::manifest)),
+        "state/rollback" => mcpl_route(call!(mcpl::state::rollback)),
+        "channels/list" => mcpl_route(call!(mcpl::channels::list)),
+        "channels/open" => mcpl_route(call!(mcpl::channels::open)),
+        "channels/close" => mcpl_route(call!(mcpl::channels::close)),
+        "channels/publish" => mcpl_route(call!(mcpl::channels::publish)),
+        _ => return None,
     })
 }
 
