@@ -10,7 +10,6 @@ mod hooks;
 mod hosts;
 mod inference;
 mod negotiation;
-mod newer;
 mod push;
 mod real_programs;
 mod scene;

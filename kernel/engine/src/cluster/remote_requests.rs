@@ -207,8 +207,6 @@ const METHODS: [RemoteRule; 21] = [
         &[
             "context/beforeInference",
             "context/afterInference",
-            "featureSets/update",
-            "mcpl/manifest",
             "state/rollback",
         ],
     ),
@@ -462,7 +460,7 @@ const NOTIFICATIONS: [RemoteRule; 5] = [
     closed_rule(
         MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
-        &["context/afterInference", "inference/lifecycle"],
+        &["context/afterInference"],
     ),
     closed_rule(
         MethodCheck::Channel,

@@ -18,7 +18,6 @@ fn capabilities(sets: &str) -> ServerCapabilities {
             inference_request: true,
             ..McplFeatures::default()
         },
-        manifest: None,
         sets: DeclaredSets::parse(sets),
     }
 }

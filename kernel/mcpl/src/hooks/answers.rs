@@ -26,9 +26,6 @@ const REASONS_MAX: usize = 8;
 /// Checks whether a set of a server may be used for a hook; the error is for the log.
 pub(crate) type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
-/// Checks whether a server may add at a position now; the error is for the log.
-pub(crate) type PositionCheck<'a> = &'a dyn Fn(Position) -> Result<(), String>;
-
 /// One addition to a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencedInjection {
@@ -84,7 +81,7 @@ pub struct ServerInjections {
 pub fn evaluate_before(
     server: &ServerId,
     result: &str,
-    (may_use, may_add): (SetCheck<'_>, PositionCheck<'_>),
+    may_use: SetCheck<'_>,
     (policy, mark): (&HookPolicy, &FenceMark),
 ) -> Result<ServerInjections, String> {
     let read = BeforeInferenceResult::read(result)?;
@@ -103,8 +100,7 @@ pub fn evaluate_before(
             false => Ok(()),
         };
         let evaluated = fits(raw.get())
-            .and_then(|()| evaluate_injection(server, &accepted.set, raw.get(), mark))
-            .and_then(|injection| may_add(injection.position).map(|()| injection));
+            .and_then(|()| evaluate_injection(server, &accepted.set, raw.get(), mark));
         match evaluated {
             Ok(injection) => {
                 bytes += raw.get().len();
