@@ -42,13 +42,13 @@ export default function access({ main, kernel, store, on, rest }) {
     const key = cellKey(agent, server, tool);
     const of = known.get(key);
     if (of === undefined) { known.set(key, null); wanted.push({ agent, server, tool, key }); pump(); }
-    const word = of ? (of.error ? '?' : of.when ? 'on a condition' : of.permission === 'allow' && waits(server) ? 'waits' : of.permission) : '…';
+    const word = of ? (of.error ? '?' : of.when ? 'on a condition' : of.permission === 'allow' && waits(server) ? 'waits for approval' : of.permission) : '…';
     const own = of && (tool ? of.source === 'tool_grant' : of.source === 'server_grant');
     return h('div', { class: 'cell' }, h('button', {
       class: `cell-button ${of?.when ? '' : of?.permission ?? ''} ${own ? 'own' : ''}`, 'data-key': key,
       'aria-label': `${agent}, ${server}${tool ? `, ${tool}` : ''}: ${word}${own ? ', by an entry of its own' : ''}`,
       onclick: () => explain(agent, server, tool),
-    }, word === 'allow' ? '✓ allow' : word === 'on a condition' ? '◐ on a condition' : word === 'deny' ? '✕ deny' : word === 'waits' ? '… waits for approval' : word));
+    }, word === 'allow' ? '✓ allow' : word === 'on a condition' ? '◐ on a condition' : word === 'deny' ? '✕ deny' : word === 'waits for approval' ? '… waits for approval' : word));
   }
 
   /** Whether a server takes no calls before the operator has approved it. */
