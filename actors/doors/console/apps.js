@@ -194,6 +194,8 @@ class App {
         { text: 'Allow until it is closed', says: () => 'always' },
         { text: 'Allow once', kind: 'main', says: () => 'once' },
       ]);
+      // The app may have been closed behind the question.
+      if (this.ended.signal.aborted) return false;
       if (says === 'once') return true;
       this.decided.set(what, says === 'always');
       return says === 'always';

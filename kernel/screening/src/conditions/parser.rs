@@ -191,10 +191,8 @@ impl<'a> Parser<'a> {
     }
 
     fn relation(&mut self) -> Parsed {
-        let begin = self.begin();
-        let mut left = self.sum()?;
-        loop {
-            let operator = match self.peek() {
+        let node = self.left_to_right(Self::sum, |token| {
+            Some(match token {
                 Token::Sign("==") => Operator::Equal,
                 Token::Sign("!=") => Operator::NotEqual,
                 Token::Sign("<") => Operator::Less,
@@ -202,51 +200,51 @@ impl<'a> Parser<'a> {
                 Token::Sign(">") => Operator::Greater,
                 Token::Sign(">=") => Operator::GreaterOrEqual,
                 Token::Name("in") => Operator::In,
-                Token::Sign("=") => return Err(self.error("equality is written ==")),
-                _ => return Ok(left),
-            };
-            self.next += 1;
-            let right = self.sum()?;
-            left = self.binary(begin, operator, left, right)?;
+                _ => return None,
+            })
+        })?;
+        match self.peek() {
+            Token::Sign("=") => Err(self.error("equality is written ==")),
+            _ => Ok(node),
         }
-    }
-
-    fn binary(&mut self, begin: usize, operator: Operator, left: Node, right: Node) -> Parsed {
-        self.node(
-            begin,
-            Expression::Binary(operator, Box::new(left), Box::new(right)),
-        )
     }
 
     fn sum(&mut self) -> Parsed {
-        let begin = self.begin();
-        let mut left = self.product()?;
-        loop {
-            let operator = match self.peek() {
+        self.left_to_right(Self::product, |token| {
+            Some(match token {
                 Token::Sign("+") => Operator::Add,
                 Token::Sign("-") => Operator::Subtract,
-                _ => return Ok(left),
-            };
-            self.next += 1;
-            let right = self.product()?;
-            left = self.binary(begin, operator, left, right)?;
-        }
+                _ => return None,
+            })
+        })
     }
 
     fn product(&mut self) -> Parsed {
-        let begin = self.begin();
-        let mut left = self.unary()?;
-        loop {
-            let operator = match self.peek() {
+        self.left_to_right(Self::unary, |token| {
+            Some(match token {
                 Token::Sign("*") => Operator::Multiply,
                 Token::Sign("/") => Operator::Divide,
                 Token::Sign("%") => Operator::Remainder,
-                _ => return Ok(left),
-            };
+                _ => return None,
+            })
+        })
+    }
+
+    /// Operands with operators of one rank between them: the first two belong together.
+    fn left_to_right(
+        &mut self,
+        operand: fn(&mut Self) -> Parsed,
+        operator: fn(&Token<'_>) -> Option<Operator>,
+    ) -> Parsed {
+        let begin = self.begin();
+        let mut left = operand(self)?;
+        while let Some(operator) = operator(self.peek()) {
             self.next += 1;
-            let right = self.unary()?;
-            left = self.binary(begin, operator, left, right)?;
+            let right = operand(self)?;
+            let pair = Expression::Binary(operator, Box::new(left), Box::new(right));
+            left = self.node(begin, pair)?;
         }
+        Ok(left)
     }
 
     fn unary(&mut self) -> Parsed {

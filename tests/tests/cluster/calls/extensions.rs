@@ -81,6 +81,9 @@ async fn method_of_an_extension_is_relayed_over_a_link() {
             own.request("jobs/run", json!({})).await.is_error()
         })
         .await;
+        let denied = own.request("jobs/run", json!({})).await.error();
+        let absent = own.request("jobs/none", json!({})).await.error();
+        assert_eq!(denied, absent, "a closed server does not say what it has");
         let granted = ["grants", "add", "anonymous@desk", "jobs"];
         nodes.nas.mgp_json(&granted).await;
         wait_until("the method is open again", DEADLINE, async || {
