@@ -14,7 +14,6 @@
 //! | text that serde_json has accepted, or that is copied unchecked | [`Tokens`] | only white space is skipped |
 //! | a truncated or broken message | [`partial`] | reads as far as possible; the kernel acts only on a full parse |
 //! | numbers | [`number`] | compared digit by digit, never as doubles |
-//! | whether a long text is an object, quickly | [`is_certainly_object`] | never wrongly yes; serde_json decides after a no |
 //! | a name, or several, somewhere in a text, quickly | [`can_contain_string`], [`can_contain_strings`] | never misses it; may be wrong the other way |
 //!
 //! Nothing here recurses, so depth is unlimited: readers that recurse over [`Tokens`] need a bound of their own.
@@ -31,7 +30,6 @@ mod splice;
 mod string;
 mod string_search;
 mod tokens;
-mod validity;
 
 pub use duplicates::find_duplicate;
 pub use object::{elements, member, members, render_object, unique_member};
@@ -39,4 +37,3 @@ pub use splice::{Splice, remove_members, set_members};
 pub use string::{quote, string_end, unescape, unquote};
 pub use string_search::{can_contain_string, can_contain_strings};
 pub use tokens::{Token, Tokens};
-pub use validity::is_certainly_object;
