@@ -75,13 +75,15 @@ pub fn is_offered(cx: &Context, caller: &Caller) -> bool {
         || is_specified_for(SKILLS, caller.version) && !skill_servers(cx, caller).is_empty()
 }
 
-/// Lists the skills of the server that a URI of a merged view names, if that was not done yet.
+/// Lists the skills of the server that a URI of a merged view names, if that was not done yet. A server that the caller may
+/// not know of is not asked: the time that takes would show that it exists.
 pub(crate) async fn learn(cx: &Context, request: &Request, uri: &str) {
     let caller = &request.caller;
     let named = uris::unwrap_skill(uri).filter(|_| caller.view.is_merged());
     if let Some((server, _)) = named
         && !cx.skills.knows(&server)
         && declares_skills(cx, &server)
+        && access::can_see_server(cx, caller, &server)
     {
         list_skills(cx, request, &server).await;
     }
