@@ -74,6 +74,16 @@ async fn embedded(owner: &mut Agent) -> Value {
     index
 }
 
+/// The same once the index has the tools of `it`, too: it gets them a moment after the server is connected.
+async fn embedded_with_server(owner: &mut Agent) -> Value {
+    wait_until("the server's tools are indexed", DEADLINE, async || {
+        let found = by(owner, "keyword", "sky_report").await;
+        names(&found).contains(&"it:sky_report")
+    })
+    .await;
+    embedded(owner).await
+}
+
 /// MGP-236, MGP-237, MGP-238, MGP-246: a server that comes is found by its words, misspelt ones too, as
 /// soon as agents see it, and not any more when it has stopped.
 #[tokio::test]
@@ -266,7 +276,7 @@ async fn embeddings_survive_a_restart() {
     let kernel = Kernel::start(&config).await;
     kernel.connected(&["it"]).await;
     let mut owner = operator(&kernel).await;
-    let first = embedded(&mut owner).await;
+    let first = embedded_with_server(&mut owner).await;
     let made = provider.texts();
     assert_eq!(first["embedded"], made);
     assert!(made > 20, "{made} texts");
@@ -281,7 +291,7 @@ async fn embeddings_survive_a_restart() {
     );
     let kernel = again(kernel, |_| {}).await;
     let mut owner = operator(&kernel).await;
-    let second = embedded(&mut owner).await;
+    let second = embedded_with_server(&mut owner).await;
     assert_eq!(
         (second["embedded"].as_u64(), provider.texts()),
         (Some(0), made)
@@ -307,11 +317,13 @@ async fn embeddings_survive_a_restart() {
     })
     .await;
     let mut owner = operator(&kernel).await;
-    let third = embedded(&mut owner).await["embedded"].as_u64().unwrap();
+    let third = embedded_with_server(&mut owner).await["embedded"]
+        .as_u64()
+        .unwrap();
     assert!(third > 0 && third < made as u64, "{third} of {made}");
     let kernel = again(kernel, Vec::clear).await;
     let mut owner = operator(&kernel).await;
-    assert_eq!(embedded(&mut owner).await["embedded"], made);
+    assert_eq!(embedded_with_server(&mut owner).await["embedded"], made);
 }
 
 /// The same kernel in its next life, with its file of meanings changed before.
