@@ -43,6 +43,7 @@ pub(crate) use sections::http::HttpAuth;
 pub(crate) use sections::http::lite::LiteConfig;
 pub(crate) use sections::http::oauth::OAuthConfig;
 pub(crate) use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
+pub(crate) use sections::notify::NotifyConfig;
 pub(crate) use sections::{LogFormat, RegistryConfig};
 
 use self::file::ParsedFile;

@@ -274,7 +274,7 @@ async fn serve(
     started
         .connector
         .set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
-    drop((watching, started.followers));
+    drop((watching, started.followers, started.notices));
     started.node_endpoint.close();
     let end = async {
         // Peers learn that this node is leaving while its servers stop.

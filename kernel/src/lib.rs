@@ -11,6 +11,7 @@ mod kernel;
 mod key_rotation;
 mod operator;
 mod paths;
+mod pending_notices;
 mod routes;
 mod skill_folder;
 mod supervision_tree;

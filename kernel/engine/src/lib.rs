@@ -105,6 +105,7 @@ pub mod policy {
     pub mod access;
     pub mod approvals;
     pub mod grants;
+    pub mod notices;
     pub mod permissions;
     pub mod pins;
     pub mod requirements;

@@ -47,8 +47,8 @@ pub(crate) use tools::state::{State, StateLog, StateRollback};
 pub(crate) use tools::{Call, ConfirmTools, Find, ListTools, Tools};
 pub(crate) use trust::{Trust, Untrust};
 pub(crate) use up::{
-    Accept, Backup, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole,
-    Restore, Service, ServiceInstall, Stdio, Top, Up,
+    Accept, Backup, Check, Complete, CompletionShell, Completions, Doctor, LogLineFormat,
+    OpenConsole, Restore, Service, ServiceInstall, Stdio, Top, Up,
 };
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no kernel is running, 4 the tool answered with an
@@ -66,6 +66,7 @@ Run a kernel
   up, down, status            Start, stop and show the kernel
   top, console                Watch it in this terminal or in a browser
   doctor                      Check what it needs, and suggest fixes
+  check                       Check whether tools can be called now, for scripts
   service                     Run it as a service of your session
 Servers and clients
   servers                     Manage servers
@@ -172,6 +173,8 @@ pub enum Command {
     Service(Service),
     /// Check what a kernel needs, and suggest fixes.
     Doctor(Doctor),
+    /// Check whether servers and tools can be used now, with an exit code for scripts.
+    Check(Check),
     /// Accept a missing or shortened file of the data folder as it is, while no kernel runs.
     Accept(Accept),
     /// Back up the data folder and configuration to one file, also while the kernel runs.

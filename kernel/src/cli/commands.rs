@@ -52,6 +52,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Top(typed) => status::top::run_top(context, &typed),
         Command::Console(typed) => status::console::open_console(context, &typed),
         Command::Doctor(typed) => status::doctor::run_doctor(context, &typed),
+        Command::Check(typed) => status::check::run_checks(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
         Command::Accept(typed) => up::accept_file(context, &typed),
         Command::Backup(typed) => up::backup::create_backup(context, &typed),

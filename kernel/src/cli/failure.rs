@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use mgp_runtime::time::unix_ms;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_format::format_duration;
@@ -39,6 +40,9 @@ pub(super) enum Failure {
     /// `mgp doctor` found problems, which have been printed.
     #[error("some checks failed; the command after an arrow fixes the problem before it")]
     ChecksFailed,
+    /// `mgp check` found something that is not ready, which has been printed.
+    #[error("{0}")]
+    NotReady(Readiness),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -51,6 +55,52 @@ pub(super) enum Failure {
     /// Anything else.
     #[error("{0}")]
     Other(String),
+}
+
+/// What `mgp check` found, the worst last: who waits for it to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Readiness {
+    /// A call can be made now.
+    Ready,
+    /// The kernel is working on it, or tries again.
+    Transient,
+    /// A person has to decide or sign in.
+    Blocked,
+    /// The configuration or a name is wrong, or a server does not start.
+    Misconfigured,
+}
+
+impl Readiness {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Transient => "transient",
+            Self::Blocked => "blocked",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+
+    /// As sysexits.h has them: `EX_TEMPFAIL`, `EX_NOPERM` and `EX_CONFIG`.
+    const fn exit_code(self) -> u8 {
+        match self {
+            Self::Ready => 0,
+            Self::Transient => 75,
+            Self::Blocked => 77,
+            Self::Misconfigured => 78,
+        }
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "everything is ready",
+            Self::Transient => "not ready yet: try again later",
+            Self::Blocked => "not ready: a person has to run the command after the arrow",
+            Self::Misconfigured => "not ready: the command after the arrow shows what is wrong",
+        })
+    }
 }
 
 /// Why no kernel could be reached.
@@ -132,6 +182,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
             Self::ToolError | Self::AuditLogDamaged | Self::ChecksFailed => 4,
+            Self::NotReady(readiness) => readiness.exit_code(),
             Self::Interrupted => 130,
         }
     }

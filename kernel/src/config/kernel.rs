@@ -22,6 +22,7 @@ use super::sections::http::telemetry::TelemetryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::limits::LimitsConfig;
 use super::sections::network::NetworkConfig;
+use super::sections::notify::NotifyConfig;
 use super::sections::sets::read_sets;
 use super::sections::{
     AccessConfig, ConfirmationConfig, DataConfig, ListsConfig, LogConfig, MetricsConfig,
@@ -112,6 +113,8 @@ kernel_config! {
     confirmation: ConfirmationConfig = "confirmation", |key| key == "enabled";
     /// Decisions about permissions of servers.
     permissions: PermissionRules = "permissions", ALL;
+    /// Notices about pending entries.
+    notify: NotifyConfig = "notify", NONE;
     /// Changes of pinned tools.
     pin: PinRules = "pins", ALL;
     /// Sandboxes of servers.

@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod mcpl;
 pub(crate) mod network;
+pub(crate) mod notify;
 pub(crate) mod permissions;
 pub(crate) mod sandbox;
 pub(crate) mod sets;

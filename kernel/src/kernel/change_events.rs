@@ -7,6 +7,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_runtime::EventSink;
 use mgp_servers::{ServerMsg, ServerTable};
 use mgp_tools::{EventsHandle, SubscriptionsHandle};
+use tokio::sync::watch;
 
 /// Subscriptions end when access ends.
 pub(super) fn access_change_sink(
@@ -26,9 +27,15 @@ pub(super) fn access_change_sink(
 }
 
 /// Notifies the subscribers of the list of pending entries.
-pub(super) fn pending_change_sink(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
-    let subscriptions = subscriptions.clone();
-    EventSink::new(move |()| subscriptions.pending_changed())
+pub(super) fn pending_change_sink(
+    subscriptions: &SubscriptionsHandle,
+    changes: &watch::Sender<()>,
+) -> EventSink<()> {
+    let (subscriptions, changes) = (subscriptions.clone(), changes.clone());
+    EventSink::new(move |()| {
+        subscriptions.pending_changed();
+        changes.send_replace(());
+    })
 }
 
 /// After a decision about its pins a server lists its tools again.

@@ -20,6 +20,7 @@ use crate::health::HealthMethods;
 use crate::health::metrics::{KernelMetrics, call_metrics};
 use crate::health::telemetry::{Telemetry, Tracing};
 use crate::operator::Operator;
+use crate::pending_notices;
 use crate::routes::RoutingTable;
 use crate::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
 use mgp_callers::request::{AnswerFuture, Routes};
@@ -34,6 +35,7 @@ use mgp_engine::calls::telemetry::families::MetricFamily;
 use mgp_engine::calls::telemetry::otlp::TelemetryResource;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::ids;
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::{monotonic_now, unix_ns};
 use mgp_servers::{Connector, GuardHandle};
 use mgp_store::StorageHealth;
@@ -59,6 +61,8 @@ pub(super) struct StartedKernel {
     pub(super) followers: FollowerTasks,
     pub(super) metrics: Arc<KernelMetrics>,
     pub(super) telemetry: Telemetry,
+    /// Announce pending entries.
+    pub(super) notices: Vec<SupervisedTask<()>>,
 }
 
 /// Starts all components, then the servers, then what answers requests.
@@ -112,6 +116,13 @@ pub(super) async fn start(
         scrape_target: OnceLock::new(),
     });
     let (telemetry, tracing) = start_telemetry(kernel, &metrics);
+    let notices = pending_notices::start(
+        &kernel.notify,
+        &Client::new(kernel.network.outbound()),
+        &calls,
+        &parts.shared.pending_changes,
+        parts.cluster.name().to_string(),
+    );
     let routes: Arc<dyn Routes> = Arc::new(RoutingTable {
         calls,
         operator,
@@ -143,6 +154,7 @@ pub(super) async fn start(
         connector,
         metrics,
         telemetry,
+        notices,
     })
 }
 

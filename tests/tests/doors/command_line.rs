@@ -1,5 +1,6 @@
 //! `mgp` as it is typed or started by a client: commands, `mgp stdio`, trust.
 
+mod check;
 mod client_files;
 mod connect;
 mod doctor;

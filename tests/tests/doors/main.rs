@@ -8,6 +8,7 @@ mod command_line;
 mod extensions;
 mod http;
 mod modern;
+mod notices;
 mod offers;
 mod questions;
 mod scene;

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 pub(crate) use completions::{Complete, CompletionShell, Completions};
 pub(crate) use console::OpenConsole;
-pub(crate) use doctor::Doctor;
+pub(crate) use doctor::{Check, Doctor};
 pub(crate) use service::{Service, ServiceInstall};
 pub(crate) use top::Top;
 

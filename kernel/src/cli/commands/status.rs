@@ -1,5 +1,6 @@
 //! `mgp status`: the kernel, its endpoints and its servers.
 
+pub(super) mod check;
 mod clients;
 pub(super) mod console;
 pub(super) mod doctor;

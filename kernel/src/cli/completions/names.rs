@@ -61,6 +61,7 @@ pub(super) const ARGUMENT_KINDS: &[(&str, &str, NameKind)] = &[
     ("tools call", "name", NameKind::Tools),
     ("tools call", "arguments", NameKind::Arguments),
     ("audit find", "tool", NameKind::Tools),
+    ("check", "tools", NameKind::ServersAndTools),
     ("*", "place", NameKind::ServersAndTools),
     ("*", "agent", NameKind::Agents),
     ("agents remove", "name", NameKind::AgentsWithToken),

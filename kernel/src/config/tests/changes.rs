@@ -74,6 +74,11 @@ follow_callers = true #> false waits
 service = "a" #> "b" waits
 [telemetry.headers]
 b = "a" #> "c" waits
+[notify]
+desktop = false #> true waits
+command = ["a"] #> ["b"] waits
+webhook = "https://a" #> "https://b" waits
+webhook_secret = "0123456789abcdef0" #> "0123456789abcdef1" waits
 [limits]
 max_frame_bytes = 8388608 #> 8388609 both
 sampling = "on" #> "off" live

@@ -203,6 +203,6 @@ pub(super) fn cluster_deps<'a>(
         servers: shared.servers.clone(),
         access: shared.access.clone(),
         audit: shared.audit.clone(),
-        pending_changed: pending_change_sink(&shared.subscriptions),
+        pending_changed: pending_change_sink(&shared.subscriptions, &shared.pending_changes),
     }
 }

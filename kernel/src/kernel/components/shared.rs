@@ -20,6 +20,7 @@ use mgp_tools::{
     AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,
 };
 use ractor::{Actor, SpawnErr};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::change_events::{access_change_sink, pending_change_sink};
@@ -36,6 +37,8 @@ pub(super) struct SharedComponents {
     pub(super) events: EventsHandle,
     pub(super) access: AccessHandle,
     pub(super) approvals: ApprovalsHandle,
+    /// Marked as changed with the list of pending entries.
+    pub(super) pending_changes: watch::Sender<()>,
     pub(super) audit: AuditHandle,
     /// The agents that are MCPL hosts, set by the MCPL phase: access needs them earlier.
     pub(super) mcpl_agents: Arc<OnceLock<Arc<McplAgents>>>,
@@ -78,9 +81,11 @@ impl SharedComponents {
         let (access, _) = Actor::spawn(None, access, (grants, unaudited)).await?;
         root.push(RootActor::permanent("access", access.get_cell()));
         let access = Mailbox::new(access);
+        let pending_changes = watch::Sender::new(());
         Ok(Self {
             access: AccessHandle::new(access, access_table.clone(), kernel.access.reveal),
-            approvals: ApprovalsHandle::new(pending_change_sink(&subscriptions)),
+            approvals: ApprovalsHandle::new(pending_change_sink(&subscriptions, &pending_changes)),
+            pending_changes,
             directory,
             servers,
             catalog_snapshot,

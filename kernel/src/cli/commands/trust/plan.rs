@@ -18,8 +18,8 @@ use crate::trust;
 const DESCRIBED_KEYS: [&str; 5] = ["id", "command", "args", "url", "cwd"];
 /// Keys of which only the names below are shown.
 const NAME_ONLY_KEYS: [&str; 2] = ["env", "headers"];
-/// A secret among the kernel's own keys; the others are in `[mcpl.providers.*]`.
-const PROVIDER_KEY: &str = "discovery.provider.key";
+/// The secrets among the kernel's own keys; the others are in `[mcpl.providers.*]`.
+const SECRET_KEYS: [&str; 2] = ["discovery.provider.key", "notify.webhook_secret"];
 
 /// Secrets of a server besides variables and headers.
 const LOGIN_KEYS: [&str; 3] = ["login.client_secret", "login.client_key", "login.assertion"];
@@ -372,7 +372,7 @@ fn render_names(line: &mut impl FnMut(String), title: &str, names: &[String]) {
 
 fn is_secret(key: &str) -> bool {
     let of_provider = key.starts_with("mcpl.providers.") && key.ends_with(".key");
-    key == PROVIDER_KEY || of_provider
+    SECRET_KEYS.contains(&key) || of_provider
 }
 
 /// Removes the secret values of these keys, and shows only their sources.
