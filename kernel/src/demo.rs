@@ -92,6 +92,7 @@ pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
         sandbox: mgp_engine::servers::sandbox::SandboxConfig::default(),
         login: mgp_engine::servers::login::LoginConfig::disabled(),
         pass_headers: Vec::new(),
+        agent_values: BTreeMap::new(),
     };
     let loaded = LoadedConfig::without_files(kernel, vec![server]);
     Ok(Demo { loaded, folder })

@@ -14,16 +14,18 @@ mod server_login;
 mod sign_in;
 mod unattended;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::servers::login::SignInError;
 use mgp_engine::servers::login::record::is_login_of;
 use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
+use mgp_engine::store::secrets::{agent_secret_name, split_agent_secret};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::PendingLogin;
-use mgp_store::secrets::{Namespace, SecretStore};
+use mgp_store::secrets::{Namespace, SecretStore, SecretsError};
 use mgp_transports::http::proxy::Outbound;
+use secrecy::ExposeSecret;
 
 pub use self::callback::CallbackListener;
 pub(crate) use self::server_client::ServerClient;
@@ -125,8 +127,36 @@ impl Logins {
         wanted.collect()
     }
 
-    /// Removes the tokens of a removed agent, so that a later agent with the same name does not get them. They
-    /// are not revoked.
+    /// The secrets with these names that an agent has for itself; missing ones are left out.
+    ///
+    /// # Errors
+    /// [`LoginError::Store`] if they could not be read.
+    pub(crate) async fn agent_secrets(
+        &self,
+        agent: &AgentId,
+        names: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, String>, LoginError> {
+        let Some(store) = self.backend.store.clone() else {
+            return Ok(BTreeMap::new());
+        };
+        let agent = agent.clone();
+        let reading = mgp_runtime::task::run_blocking("secrets.agent", move || {
+            let mut found = BTreeMap::new();
+            for name in names {
+                let stored = store.get(Namespace::Named, &agent_secret_name(&agent, &name))?;
+                if let Some(value) = stored {
+                    found.insert(name, value.expose_secret().to_owned());
+                }
+            }
+            Ok::<_, SecretsError>(found)
+        });
+        let read = reading.await;
+        let read = read.map_err(|e| LoginError::Store(e.to_string()))?;
+        read.map_err(|e| LoginError::Store(e.to_string()))
+    }
+
+    /// Removes the tokens and secrets of a removed agent, so that a later agent with the same name does not get them.
+    /// Tokens are not revoked.
     ///
     /// # Errors
     /// [`LoginError::Store`] if some could not be removed.
@@ -146,19 +176,24 @@ impl Logins {
         };
         let agent = agent.clone();
         let removing = mgp_runtime::task::run_blocking("login.forget", move || {
-            let stored = store.list(Namespace::Oauth)?;
-            let of_agent = stored
-                .iter()
-                .filter(|it| is_login_of(&it.name, agent.as_str()));
-            of_agent
-                .map(|it| store.remove(Namespace::Oauth, &it.name))
-                .collect::<Result<Vec<_>, _>>()
+            let is_of_agent = |space: Namespace, name: &str| match space {
+                Namespace::Oauth => is_login_of(name, agent.as_str()),
+                Namespace::Named => {
+                    split_agent_secret(name).is_some_and(|(owner, _)| owner == agent.as_str())
+                }
+            };
+            for space in Namespace::ALL {
+                for entry in store.list(space)? {
+                    if is_of_agent(space, &entry.name) {
+                        store.remove(space, &entry.name)?;
+                    }
+                }
+            }
+            Ok::<_, SecretsError>(())
         });
         let removed = removing.await;
         let removed = removed.map_err(|e| LoginError::Store(e.to_string()))?;
-        removed
-            .map(drop)
-            .map_err(|e| LoginError::Store(e.to_string()))
+        removed.map_err(|e| LoginError::Store(e.to_string()))
     }
 
     /// The login of a server that needs a person.

@@ -7,6 +7,8 @@ use crate::store::secrets::is_typed_name;
 
 /// The prefix of a value that refers to a stored secret.
 pub const SECRET_PREFIX: &str = "secret:";
+/// The prefix of the name of a secret that each agent has for itself, after [`SECRET_PREFIX`].
+pub const AGENT_PREFIX: &str = "agent:";
 
 /// Why a value could not be resolved. It names what is missing and where it is used, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +57,16 @@ pub enum ResolveError {
         /// Where in the configuration.
         place: String,
     },
+    /// `secret:agent:NAME` where no agent is known.
+    #[error(
+        "{place}: secret:agent:{name} is a secret of each agent, which values of `env` and `headers` of a server can have"
+    )]
+    AgentSecret {
+        /// Name of the secret.
+        name: String,
+        /// Where in the configuration.
+        place: String,
+    },
     /// `${secret:NAME}` where the value would be visible to others.
     #[error(
         "{place}: a secret is put into values of `env` and `headers` alone; what stands here is seen by every user of the machine"
@@ -89,30 +101,137 @@ fn interpolate_with(
     lookup: &dyn Fn(&str) -> Option<String>,
     secret: &dyn Fn(&str) -> Result<String, ResolveError>,
 ) -> Result<String, ResolveError> {
-    let mut out = String::with_capacity(text.len());
+    let pieces = interpolate_pieces(text, place, lookup, secret)?;
+    let texts = pieces.into_iter().map(|piece| match piece {
+        Piece::Text(text) => Ok(text),
+        Piece::AgentSecret(name) => Err(ResolveError::AgentSecret {
+            name,
+            place: place.to_owned(),
+        }),
+    });
+    texts.collect()
+}
+
+fn interpolate_pieces(
+    text: &str,
+    place: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+    secret: &dyn Fn(&str) -> Result<String, ResolveError>,
+) -> Result<Vec<Piece>, ResolveError> {
+    let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
+        pieces.push(Piece::Text(rest[..at].to_owned()));
         let dollar = &rest[at..];
         if let Some(after) = dollar.strip_prefix("$$") {
-            out.push('$');
+            pieces.push(Piece::Text("$".to_owned()));
             rest = after;
         } else if let Some(inner) = dollar.strip_prefix("${") {
             let (variable, after) = inner
                 .split_once('}')
                 .ok_or_else(|| malformed(dollar, place))?;
-            out.push_str(&match variable.strip_prefix(SECRET_PREFIX) {
-                Some(name) => secret(name)?,
-                None => resolve_variable(variable, place, lookup)?,
+            pieces.push(match variable.strip_prefix(SECRET_PREFIX) {
+                Some(name) => resolve_piece(name, secret)?,
+                None => Piece::Text(resolve_variable(variable, place, lookup)?),
             });
             rest = after;
         } else {
-            out.push('$');
+            pieces.push(Piece::Text("$".to_owned()));
             rest = &dollar[1..];
         }
     }
-    out.push_str(rest);
-    Ok(out)
+    pieces.push(Piece::Text(rest.to_owned()));
+    Ok(pieces)
+}
+
+/// The secret of this name, or what stands for it until the agent is known.
+fn resolve_piece(
+    name: &str,
+    secret: &dyn Fn(&str) -> Result<String, ResolveError>,
+) -> Result<Piece, ResolveError> {
+    match name.strip_prefix(AGENT_PREFIX) {
+        Some(name) if is_typed_name(name) => Ok(Piece::AgentSecret(name.to_owned())),
+        Some(_) | None => secret(name).map(Piece::Text),
+    }
+}
+
+/// A part of a value.
+#[derive(Clone, PartialEq, Eq)]
+enum Piece {
+    /// May contain secrets.
+    Text(String),
+    /// The name of a secret of the agent.
+    AgentSecret(String),
+}
+
+/// A value with secrets that each agent has for itself. `Debug` shows their names alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AgentValue(Vec<Piece>);
+
+impl AgentValue {
+    /// The names of the secrets.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::AgentSecret(name) => Some(name.as_str()),
+        })
+    }
+
+    /// The value with the secrets of one agent; `None` if one is missing.
+    #[must_use]
+    pub fn resolve(&self, secret: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let texts = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::AgentSecret(name) => secret(name),
+        });
+        texts.collect()
+    }
+}
+
+impl std::fmt::Debug for AgentValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+/// Like [`resolve_secret`] for a value of `env` or `headers` that refers to secrets of each agent; `None` for others.
+///
+/// # Errors
+/// As [`resolve_secret`].
+pub fn resolve_agent_value(
+    text: &str,
+    place: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+    secret: impl Fn(&str) -> Result<String, String>,
+) -> Result<Option<AgentValue>, ResolveError> {
+    let is_of_agent = |name: &str| name.starts_with(AGENT_PREFIX);
+    if !find_secrets(text).into_iter().any(is_of_agent) {
+        return Ok(None);
+    }
+    let secret = |name: &str| load_secret(name, place, &secret);
+    let pieces = match text.strip_prefix(SECRET_PREFIX) {
+        Some(name) => vec![resolve_piece(name, &secret)?],
+        None => interpolate_pieces(text, place, &lookup, &secret)?,
+    };
+    Ok(Some(AgentValue(pieces)))
+}
+
+fn load_secret(
+    name: &str,
+    place: &str,
+    load: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<String, ResolveError> {
+    let loaded = if is_typed_name(name) {
+        load(name)
+    } else {
+        Err(format!(
+            "{name:?} is no name of a secret; letters, digits, '_', '-', '.', '/' and '@' make one"
+        ))
+    };
+    loaded.map_err(|reason| ResolveError::Secret {
+        reason,
+        place: place.to_owned(),
+    })
 }
 
 /// Like [`interpolate`] for a value that may be a secret: `file:PATH` is the content of that file without its last
@@ -128,19 +247,7 @@ pub fn resolve_secret(
     read: impl Fn(&str) -> Result<String, String>,
     secret: impl Fn(&str) -> Result<String, String>,
 ) -> Result<String, ResolveError> {
-    let secret = |name: &str| {
-        let kept = if is_typed_name(name) {
-            secret(name)
-        } else {
-            Err(format!(
-                "{name:?} is no name of a secret; letters, digits, '_', '-', '.', '/' and '@' make one"
-            ))
-        };
-        kept.map_err(|reason| ResolveError::Secret {
-            reason,
-            place: place.to_owned(),
-        })
-    };
+    let secret = |name: &str| load_secret(name, place, &secret);
     if let Some(name) = text.strip_prefix("keyring:") {
         return Err(ResolveError::Keyring {
             name: name.to_owned(),
@@ -148,7 +255,13 @@ pub fn resolve_secret(
         });
     }
     if let Some(name) = text.strip_prefix(SECRET_PREFIX) {
-        return secret(name);
+        return match resolve_piece(name, &secret)? {
+            Piece::Text(value) => Ok(value),
+            Piece::AgentSecret(name) => Err(ResolveError::AgentSecret {
+                name,
+                place: place.to_owned(),
+            }),
+        };
     }
     let Some(path) = text.strip_prefix("file:") else {
         return interpolate_with(text, place, &lookup, &secret);
@@ -274,6 +387,62 @@ mod tests {
             _ => Err("there is no such secret".into()),
         };
         resolve_secret(text, PLACE, lookup, read, kept)
+    }
+
+    fn of_agent(text: &str) -> Result<Option<AgentValue>, ResolveError> {
+        let kept = |name: &str| match name {
+            "shared" => Ok("sh4red".into()),
+            _ => Err("there is no such secret".into()),
+        };
+        resolve_agent_value(text, PLACE, lookup, kept)
+    }
+
+    #[test]
+    fn a_value_waits_for_the_secrets_of_an_agent() {
+        let alice = |name: &str| (name == "github").then(|| "of-alice".to_owned());
+        for (text, want) in [
+            ("secret:agent:github", "of-alice"),
+            ("Bearer ${secret:agent:github}", "Bearer of-alice"),
+            (
+                "${HOME}:${secret:shared}:${secret:agent:github}:$$",
+                "/home/me:sh4red:of-alice:$",
+            ),
+        ] {
+            let value = of_agent(text).unwrap().unwrap();
+            assert_eq!(value.names().collect::<Vec<_>>(), ["github"]);
+            assert_eq!(value.resolve(alice).as_deref(), Some(want));
+            assert_eq!(value.resolve(|_| None), None);
+            let shown = format!("{value:?}");
+            assert_eq!(shown, r#"["github"]"#, "no text, which may be a secret");
+        }
+        for other in [
+            "secret:shared",
+            "${secret:shared}",
+            "plain",
+            "file:agent:github",
+        ] {
+            assert_eq!(of_agent(other), Ok(None), "{other}");
+        }
+        let unknown = of_agent("${secret:nope}${secret:agent:github}");
+        assert!(matches!(unknown, Err(ResolveError::Secret { .. })));
+        for bad in [
+            "secret:agent:",
+            "secret:agent:agent:x",
+            "${secret:agent:a b}",
+        ] {
+            assert!(of_agent(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_agents_have_no_value_where_no_agent_is_known() {
+        for text in ["secret:agent:github", "x${secret:agent:github}"] {
+            let refused = secret(text);
+            assert!(
+                matches!(&refused, Err(ResolveError::AgentSecret { name, .. }) if name == "github"),
+                "{refused:?}"
+            );
+        }
     }
 
     /// What `mgp import` writes for a text that would be taken for a reference.

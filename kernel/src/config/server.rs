@@ -5,9 +5,10 @@ mod login;
 mod passed_headers;
 mod reach;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::env::find_secrets;
+use mgp_engine::env::{AgentValue, find_secrets};
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
@@ -49,7 +50,8 @@ pub(super) fn read_server(
         ..
     } = kernel.clone();
     let mut limits = kernel.limits.servers.clone();
-    let reach = read_reach(entry);
+    let mut agent_values = BTreeMap::new();
+    let mut reach = read_reach(entry, &mut agent_values);
     let mut login = read_login(entry, reach.as_ref());
     let (pass_headers, forwards_authorization) = read_passed_headers(entry, reach.as_ref(), kernel);
     // Forwarding the agent's own token replaces a login.
@@ -70,7 +72,15 @@ pub(super) fn read_server(
         ("by-call", CallbackAttribution::ByCall),
     ];
     entry.choice("questions", &known, &mut attribution);
-    let instances = read_instances(entry, login.per_agent && login.enabled);
+    let of_agents = if login.per_agent && login.enabled {
+        Some("has a login for each agent")
+    } else if agent_values.is_empty() {
+        None
+    } else {
+        Some("has secrets of each agent")
+    };
+    let instances = read_instances(entry, of_agents);
+    leave_out_missing(reach.as_mut(), &agent_values);
     let (replica, is_stateful) = read_replica(entry);
     let start = read_start(entry, kernel.limits.start, is_stateful);
     if is_stateful && replica == ReplicaMode::Standalone && !start.is_on_demand() {
@@ -125,6 +135,7 @@ pub(super) fn read_server(
         sandbox,
         login,
         pass_headers,
+        agent_values,
     })
 }
 
@@ -146,15 +157,33 @@ fn read_start_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<Serve
     ids
 }
 
+/// The operator may have none of the secrets of each agent: its instance, which lists the tools, then starts without
+/// these variables or headers.
+fn leave_out_missing(
+    reach: Option<&mut ServerTransport>,
+    agent_values: &BTreeMap<String, AgentValue>,
+) {
+    let values = match reach {
+        Some(ServerTransport::Stdio { env, .. }) => env,
+        Some(ServerTransport::Http { headers, .. }) => headers,
+        Some(ServerTransport::Node(_)) | None => return,
+    };
+    values.retain(|name, value| !value.is_empty() || !agent_values.contains_key(name));
+}
+
 /// Whether each agent has its own instance, and how many there are. The bounds may be set without being in force.
-/// Servers that run in the folder of each caller, or with the login of each agent, cannot be shared.
-fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> ServerInstances {
+/// Servers that run in the folder of each caller, or with what each agent has for itself, cannot be shared.
+fn read_instances(
+    entry: &mut Section<'_, '_, '_>,
+    of_agents: Option<&'static str>,
+) -> ServerInstances {
     let mut bounds = PerAgent::default();
     entry.count("max_instances", 1..=1000, &mut bounds.max);
     entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
     let mut instances = ServerInstances::default();
     let by_folder = matches!(entry.text("cwd"), Some(cwd) if *cwd.get_ref() == CALLER_FOLDER);
-    if by_folder || per_agent_login {
+    let reason = of_agents.or_else(|| by_folder.then_some("runs in the folder of each caller"));
+    if reason.is_some() {
         bounds.by_folder = by_folder;
         instances = ServerInstances::PerAgent(bounds);
     }
@@ -163,12 +192,7 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
         ("agent", ServerInstances::PerAgent(bounds)),
     ];
     entry.choice("instances", &known, &mut instances);
-    if let (true, ServerInstances::Shared) = (by_folder || per_agent_login, instances) {
-        let why = if by_folder {
-            "runs in the folder of each caller"
-        } else {
-            "has a login for each agent"
-        };
+    if let (Some(why), ServerInstances::Shared) = (reason, instances) {
         let why =
             format!("{why}, so each has an instance: leave out `instances`, or write \"agent\"");
         entry.reject_use("instances", &why);

@@ -1,15 +1,17 @@
 //! Instances per agent: started when the agent calls, stopped when idle, limited in number by the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use mgp_engine::env::AgentValue;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_engine::servers::spec::{PerAgent, ServerInstances as Rule, ServerSpec};
 use mgp_engine::servers::supervision::StopOrder;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorCell, ActorId, SpawnErr};
 use tokio::sync::oneshot;
@@ -70,6 +72,7 @@ impl ServerActor {
             self.retire(state, &owner, TransitionReason::IdleTimeout);
         }
         let spec = self.spec_for(&state.spec, &owner).await?;
+        let spec = self.add_agent_secrets(spec, &owner.agent).await?;
         self.evict_idle(state, bounds)?;
         let handle = self.handle.instance_for(&owner, client_extensions);
         if state.spec.login.per_agent
@@ -116,6 +119,30 @@ impl ServerActor {
                 folder.display()
             ))),
         }
+    }
+
+    /// The spec with the secrets of the instance's agent, which are masked from now on.
+    async fn add_agent_secrets(
+        &self,
+        spec: ServerSpec,
+        agent: &AgentId,
+    ) -> Result<ServerSpec, Refusal> {
+        if spec.agent_values.is_empty() {
+            return Ok(spec);
+        }
+        let names = spec.agent_values.values().flat_map(AgentValue::names);
+        let names: BTreeSet<String> = names.map(str::to_owned).collect();
+        let secrets = self.connector.logins.agent_secrets(agent, names).await;
+        let secrets = secrets.map_err(|error| Refusal::Internal(error.to_string()))?;
+        let with_secrets = spec.with_agent_secrets(&secrets).map_err(|missing| {
+            Refusal::Forbidden(format!(
+                "server {} needs the secret {missing} of {agent}, and there is none: `mgp secrets set {missing} --agent {agent}` asks for it",
+                self.handle.id
+            ))
+        })?;
+        // Also as they are inside of other texts, such as `Bearer SECRET`.
+        self.audit.redact(secrets.into_values().collect());
+        Ok(with_secrets)
     }
 
     /// True if the reason for parking the instance is gone: it has a token, or its agent was replaced by one

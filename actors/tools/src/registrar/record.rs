@@ -228,6 +228,7 @@ impl Record {
             // An agent must not register a server that uses a person's login.
             login: LoginConfig::disabled(),
             pass_headers: Vec::new(),
+            agent_values: BTreeMap::new(),
         }
     }
 }

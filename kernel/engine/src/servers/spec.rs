@@ -13,6 +13,7 @@ use mgp_protocol::mcp::meta::UI;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::redacted_url;
 
+use crate::env::AgentValue;
 use crate::policy::permissions::PermissionRules;
 use crate::policy::pins::{PinMode, PinRules};
 use crate::policy::requirements::ToolRules;
@@ -68,6 +69,9 @@ pub struct ServerSpec {
     /// Lowercase headers of an agent's HTTP request that are forwarded with its calls, for servers reached over
     /// Streamable HTTP.
     pub pass_headers: Vec<String>,
+    /// Its variables, or headers at a URL, with secrets that each agent has for itself. Those of the operator are in
+    /// `transport`, as far as they are stored.
+    pub agent_values: BTreeMap<String, AgentValue>,
 }
 
 impl ServerSpec {
@@ -113,6 +117,7 @@ impl ServerSpec {
             sandbox: sandbox::SandboxConfig::default(),
             login: LoginConfig::disabled(),
             pass_headers: Vec::new(),
+            agent_values: BTreeMap::new(),
         }
     }
 
@@ -137,6 +142,26 @@ impl ServerSpec {
             spec.sandbox.write.push(folder.to_owned());
         }
         spec
+    }
+
+    /// For the instance of an agent with these secrets.
+    ///
+    /// # Errors
+    /// The name of a secret that the agent does not have.
+    pub fn with_agent_secrets(&self, secrets: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut spec = self.clone();
+        let values = match &mut spec.transport {
+            ServerTransport::Stdio { env, .. } => env,
+            ServerTransport::Http { headers, .. } => headers,
+            ServerTransport::Node(_) => return Ok(spec),
+        };
+        for (key, value) in &self.agent_values {
+            let missing = || value.names().find(|name| !secrets.contains_key(*name));
+            let resolved = value.resolve(|name| secrets.get(name).cloned());
+            let resolved = resolved.ok_or_else(|| missing().unwrap_or_default().to_owned())?;
+            values.insert(key.clone(), resolved);
+        }
+        Ok(spec)
     }
 
     /// Its own default policy. A server with the lowest trust defaults to opt-in unless configured otherwise.

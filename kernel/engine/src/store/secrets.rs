@@ -8,6 +8,7 @@ use std::fmt;
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
+use mgp_protocol::ids::AgentId;
 use serde::{Deserialize, Serialize};
 
 /// Longest value, in bytes: a private key or a token of many claims.
@@ -130,6 +131,18 @@ impl SecretRecords {
 pub fn check_name(name: &str) -> Result<(), SecretError> {
     let is_valid = (1..=NAME_MAX).contains(&name.len()) && !name.contains(char::is_control);
     is_valid.then_some(()).ok_or(SecretError::InvalidName)
+}
+
+/// The name under which a secret of one agent is stored. No typed name has a colon.
+#[must_use]
+pub fn agent_secret_name(agent: &AgentId, name: &str) -> String {
+    format!("{agent}:{name}")
+}
+
+/// The agent and the name of a stored secret that is one agent's.
+#[must_use]
+pub fn split_agent_secret(stored: &str) -> Option<(&str, &str)> {
+    stored.split_once(':')
 }
 
 /// Whether a person may use this name: easy to type in every shell, and not confusable with another.

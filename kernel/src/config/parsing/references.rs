@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use mgp_engine::env::{ResolveError, interpolate, resolve_secret};
+use mgp_engine::env::{AgentValue, ResolveError, interpolate, resolve_agent_value, resolve_secret};
 use toml::Spanned;
 
 use super::section::Section;
@@ -32,6 +32,38 @@ impl Section<'_, '_, '_> {
         for (name, text) in map {
             let value = self.resolve_secret(&format!("{key}.{name}"), text);
             self.mask(value.as_str());
+            values.insert((*name).to_owned(), value);
+        }
+        values
+    }
+
+    /// Like [`Self::resolve_secrets`] for values that may also have secrets of each agent, which are put into `of_agents`:
+    /// there, the value is the operator's, or empty without one.
+    pub(crate) fn resolve_agent_secrets(
+        &mut self,
+        key: &str,
+        map: &BTreeMap<&str, Spanned<&str>>,
+        of_agents: &mut BTreeMap<String, AgentValue>,
+    ) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        for (name, text) in map {
+            let key = format!("{key}.{name}");
+            let env = self.context.env;
+            let variable = |name: &str| env.variable(name);
+            let named = |name: &str| env.secret(name, &self.context.secrets);
+            let value = match resolve_agent_value(text.get_ref(), &key, variable, named) {
+                Ok(None) => self.resolve_secret(&key, text),
+                Ok(Some(value)) => {
+                    let own = value.resolve(|name| named(name).ok());
+                    let own = self.check_value(&key, text.span(), Ok(own.unwrap_or_default()));
+                    of_agents.insert((*name).to_owned(), value);
+                    own
+                }
+                Err(error) => self.check_value(&key, text.span(), Err(error)),
+            };
+            if !value.is_empty() {
+                self.mask(value.as_str());
+            }
             values.insert((*name).to_owned(), value);
         }
         values
@@ -84,6 +116,7 @@ impl Section<'_, '_, '_> {
                 other @ (ResolveError::File { .. }
                 | ResolveError::Keyring { .. }
                 | ResolveError::Secret { .. }
+                | ResolveError::AgentSecret { .. }
                 | ResolveError::ExposedSecret { .. }),
             ) => other.to_string(),
         };

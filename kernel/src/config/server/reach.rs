@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use mgp_engine::env::AgentValue;
 use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use toml::Spanned;
 
@@ -29,11 +30,14 @@ struct ReachKeys<'t> {
 }
 
 /// Reads the keys of both transports, so that all of them are known, and returns the selected one.
-pub(crate) fn read_reach(entry: &mut Section<'_, '_, '_>) -> Option<ServerTransport> {
+pub(crate) fn read_reach(
+    entry: &mut Section<'_, '_, '_>,
+    of_agents: &mut BTreeMap<String, AgentValue>,
+) -> Option<ServerTransport> {
     let written = ReachKeys::read(entry);
     let reach = match select_transport(entry, &written)? {
-        TransportKey::Stdio => written.into_stdio(entry)?,
-        TransportKey::Url(speaks) => written.into_http(entry, speaks)?,
+        TransportKey::Stdio => written.into_stdio(entry, of_agents)?,
+        TransportKey::Url(speaks) => written.into_http(entry, speaks, of_agents)?,
     };
     if let (ServerTransport::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
         match classify_url(url) {
@@ -76,7 +80,11 @@ impl<'t> ReachKeys<'t> {
         written
     }
 
-    fn into_stdio(self, entry: &mut Section<'_, '_, '_>) -> Option<ServerTransport> {
+    fn into_stdio(
+        self,
+        entry: &mut Section<'_, '_, '_>,
+        of_agents: &mut BTreeMap<String, AgentValue>,
+    ) -> Option<ServerTransport> {
         let folder = entry.folder();
         let command = entry.resolve("command", &self.command?);
         Some(ServerTransport::Stdio {
@@ -91,7 +99,7 @@ impl<'t> ReachKeys<'t> {
                 .iter()
                 .map(|arg| entry.resolve("args", arg))
                 .collect(),
-            env: entry.resolve_secrets("env", &self.env),
+            env: entry.resolve_agent_secrets("env", &self.env, of_agents),
             inherit_env: self.inherit_env,
             cwd: Some(
                 match self.cwd.filter(|cwd| *cwd.get_ref() != CALLER_FOLDER) {
@@ -106,14 +114,17 @@ impl<'t> ReachKeys<'t> {
         self,
         entry: &mut Section<'_, '_, '_>,
         protocol: UrlProtocol,
+        of_agents: &mut BTreeMap<String, AgentValue>,
     ) -> Option<ServerTransport> {
         let url = entry.resolve_secret("url", &self.url?);
-        let headers = entry.resolve_secrets("headers", &self.headers);
+        let headers = entry.resolve_agent_secrets("headers", &self.headers, of_agents);
         // Of `Bearer SECRET`, the secret may appear alone somewhere.
         let last_words = headers
             .values()
             .filter_map(|value| value.rsplit(' ').next());
-        last_words.for_each(|word| entry.mask(word));
+        last_words
+            .filter(|word| !word.is_empty())
+            .for_each(|word| entry.mask(word));
         Some(ServerTransport::Http {
             url,
             headers,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use mgp_tests::harness::{Account, DEADLINE, Program, wait_until};
+use mgp_tests::harness::{Account, Agent, DEADLINE, Program, wait_until};
 use serde_json::{Value, json};
 
 /// What opens no port that somebody else may have.
@@ -74,8 +74,18 @@ impl User {
 
     /// With a value on stdin.
     async fn set(&self, value: &str) -> Output {
+        self.set_with(&[], value).await
+    }
+
+    /// The same for an agent.
+    async fn set_for(&self, agent: &str, value: &str) -> Output {
+        self.set_with(&["--agent", agent], value).await
+    }
+
+    async fn set_with(&self, options: &[&str], value: &str) -> Output {
         self.0.file("typed", &format!("{value}\n"));
-        let mgp = Program::ours("mgp", ["secrets", "set", "github"]);
+        let words = [&["secrets", "set", "github"], options].concat();
+        let mgp = Program::ours("mgp", words);
         let script = r#"exec "$0" "$@" < typed"#;
         let words = ["-c", script, &mgp.command];
         let mut program = Program::new("sh", words);
@@ -213,6 +223,73 @@ async fn secret_reaches_only_the_server_that_names_it() {
     );
     let problems = user.json(&["status"]).await["config_problems"].to_string();
     assert!(problems.contains("mgp secrets set github"), "{problems}");
+}
+
+/// An agent of this name in front of a running kernel.
+async fn agent(user: &User, name: &str) -> Agent {
+    let added = user.mgp(&["agents", "add", name]).await;
+    assert!(added.status.success(), "{}", words(&added));
+    let home = user.0.home_only();
+    let variables: Vec<(&str, &Path)> = home.iter().map(|(n, v)| (*n, v.as_path())).collect();
+    let mut agent = Agent::over_stdio(&user.0.mgp(&["stdio", "--agent", name], &variables));
+    agent.initialize("2025-11-25", "{}").await.result();
+    agent
+}
+
+/// EXT-155: the instance of an agent has the secret of that agent, and nobody else has; an agent without one reads what to do,
+/// and one of the same name does not inherit it.
+#[tokio::test]
+async fn a_secret_of_an_agent_reaches_the_instance_of_that_agent_alone() {
+    let Some(user) = User::new("").await else {
+        return;
+    };
+    let entry = Program::fixture(&[]).env("TOKEN", "Bearer ${secret:agent:github}");
+    let text = format!("{QUIET}{}", entry.entry("it"));
+    user.0.file("home/.config/mgp/servers.toml", &text);
+    let up = user.mgp(&["up", "--detach"]).await;
+    assert!(up.status.success(), "{}", words(&up));
+    let (mut alice, mut bob) = (agent(&user, "alice").await, agent(&user, "bob").await);
+    let set = user.set_for("alice", SECRET).await;
+    assert!(set.status.success(), "{}", words(&set));
+    assert!(words(&set).contains("it (env.TOKEN)"), "{}", words(&set));
+
+    let token = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.contains("TOKEN="));
+        lines.next().unwrap_or_default().to_owned()
+    };
+    let of_alice = alice.call("it:env", json!({})).await.text();
+    assert_eq!(token(&of_alice), format!("TOKEN=Bearer {SECRET}"));
+    let refused = bob.call("it:env", json!({})).await.frame;
+    assert!(
+        refused.contains("`mgp secrets set github --agent agent.bob`"),
+        "{refused}"
+    );
+    user.set_for("bob", NEWER).await;
+    let of_bob = bob.call("it:env", json!({})).await.text();
+    assert_eq!(token(&of_bob), format!("TOKEN=Bearer {NEWER}"));
+    let of_operator = words(&user.mgp(&["tools", "call", "it:env"]).await);
+    assert!(of_operator.contains("PATH="), "{of_operator}");
+    assert!(!of_operator.contains("TOKEN="), "{of_operator}");
+
+    let listed = user.json(&["secrets", "list"]).await;
+    let owners = listed["secrets"].as_array().unwrap().iter();
+    let owners: Vec<_> = owners.map(|it| (&it["name"], &it["agent"])).collect();
+    let name = json!("github");
+    let (alices, bobs) = (json!("agent.alice"), json!("agent.bob"));
+    assert_eq!(owners, [(&name, &alices), (&name, &bobs)], "{listed}");
+
+    let removed = user.mgp(&["agents", "remove", "alice"]).await;
+    assert!(removed.status.success(), "{}", words(&removed));
+    let mut other = agent(&user, "alice").await;
+    let refused = other.call("it:env", json!({})).await.frame;
+    assert!(
+        refused.contains("`mgp secrets set github --agent agent.alice`"),
+        "{refused}"
+    );
+    user.mgp(&["down"]).await;
+    for value in [SECRET, NEWER] {
+        assert_eq!(holding(&user.0.at(""), value), [""; 0]);
+    }
 }
 
 /// What was typed in the wrong place is not repeated, and what is misspelt is told from what is there.

@@ -83,6 +83,7 @@ pub(super) mod tests {
             sandbox: crate::servers::sandbox::SandboxConfig::default(),
             login: crate::servers::login::LoginConfig::disabled(),
             pass_headers: Vec::new(),
+            agent_values: BTreeMap::new(),
         }
     }
 

@@ -15,8 +15,11 @@ that is encrypted with a key of this machine. An entry of mgp.toml has it by its
   [servers.headers]
   Authorization = \"Bearer ${secret:github}\"
 
+`secret:agent:github` in either is the secret github of the agent that calls, which has an instance of its own.
+
 Examples:
   mgp secrets set github             # asks for it; what is typed is not shown
+  mgp secrets set github --agent alice
   pass show github | mgp secrets set github
   mgp secrets list
   mgp secrets remove github")]
@@ -37,11 +40,15 @@ end is taken off. It is never taken from the command line, which every user of t
 
 Examples:
   mgp secrets set github
-  pass show github | mgp secrets set github")]
+  pass show github | mgp secrets set github
+  mgp secrets set github --agent alice    # for `secret:agent:github`")]
 pub struct SetSecret {
     /// Its name: letters, digits, '_', '-', '.', '/' and '@'.
     #[arg(value_name = "NAME")]
     pub name: String,
+    /// Set it for this agent alone.
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
     /// Catches a value typed here by mistake: it is rejected without being repeated.
     #[arg(hide = true)]
     pub value: Vec<OsString>,
@@ -53,4 +60,7 @@ pub struct NamedSecret {
     /// Its name, as `mgp secrets list` shows it.
     #[arg(value_name = "NAME")]
     pub name: String,
+    /// The secret of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
 }

@@ -283,20 +283,7 @@ fn resolve_agent(
             spec.id
         )));
     }
-    let known = if runs {
-        context.with_kernel(async |client| name_resolution::resolve_agent(client, typed).await)?
-    } else {
-        None
-    };
-    let typed = known.as_deref().unwrap_or(typed);
-    // The unnamed agent has its own login, too.
-    if [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
-        || typed == AgentId::LOCAL
-    {
-        Ok(AgentId::new(AgentId::LOCAL))
-    } else {
-        AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string()))
-    }
+    name_resolution::resolve_possible_agent(context, typed, runs)
 }
 
 fn unknown_server_failure(typed: &str, specs: &[&ServerSpec]) -> Failure {
