@@ -116,6 +116,7 @@ fn verify((head, body): &Received) {
     hmac::verify(&key, format!("{id}.{at}.{body}").as_bytes(), &tag).unwrap();
 }
 
+/// EXT-151, EXT-152, EXT-153
 #[tokio::test]
 async fn a_webhook_gets_each_pending_entry_signed_and_again_after_a_failure() {
     let webhook = Webhook::start(1).await;
@@ -148,6 +149,7 @@ async fn a_webhook_gets_each_pending_entry_signed_and_again_after_a_failure() {
     assert_eq!(webhook.received().len(), 2, "a decision is no news");
 }
 
+/// EXT-151
 #[tokio::test]
 async fn a_program_is_started_for_a_pending_entry() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ fn first(checked: &Value) -> (&str, &str) {
     )
 }
 
+/// EXT-150
 #[tokio::test]
 async fn check_tells_what_waits_for_time_from_what_waits_for_a_person() {
     let servers = Program::fixture(&[]).entry("it") + &Program::fixture(&[]).entry("other");
