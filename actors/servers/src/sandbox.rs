@@ -5,6 +5,7 @@
 //! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
 //! The launcher is the kernel's own program, started again with a hidden argument.
 
+mod egress;
 mod exec;
 mod init;
 mod kernel_confinement;
@@ -38,6 +39,7 @@ use mgp_runtime::task;
 use mgp_store::removal;
 use path_resolution::{PathAccess, PathResolver, is_within};
 
+pub(crate) use egress::{EgressProxy, EgressSocket};
 pub use kernel_confinement::confine_kernel_process;
 pub use launcher_main::launch;
 pub use probe::probe;
@@ -79,6 +81,8 @@ pub(crate) struct PreparedSandbox {
     pub(crate) spec: ChildSpec,
     /// The restrictions of the server.
     pub(crate) report: Sandbox,
+    /// Receives its only way out, if its destinations are limited.
+    pub(crate) egress: Option<EgressSocket>,
 }
 
 impl Sandboxes {
@@ -155,6 +159,18 @@ impl Sandboxes {
                 resolve_paths(&looked, &mut paths, &mut rules, &written, &server_folders)?;
             prepare_folders(&paths.own_dir)
                 .map_err(|e| format!("{}: {e}", paths.own_dir.display()))?;
+            let is_limited = rules.egress.is_some()
+                && granted.contains(&Standard::NetworkOutbound)
+                && machine.namespaces;
+            let egress = if is_limited {
+                let folder = paths.own_dir.parent().unwrap_or(&server_folders);
+                let socket = EgressSocket::open(folder)
+                    .map_err(|e| format!("the socket for its proxy: {e}"))?;
+                paths.egress_socket = Some(socket.path().to_owned());
+                Some(socket)
+            } else {
+                None
+            };
             let user = if machine.root {
                 Some(users::assign_user(&paths.own_dir, machine.namespaces)?)
             } else {
@@ -171,12 +187,13 @@ impl Sandboxes {
             if user.is_some() {
                 report.notes.extend(users::find_unreachable(&policy));
             }
-            Ok::<_, String>((policy, report, paths.own_dir))
+            Ok::<_, String>((policy, report, paths.own_dir, egress))
         });
-        let (policy, report, own) = looking.await.map_err(|e| e.to_string())??;
+        let (policy, report, own, egress) = looking.await.map_err(|e| e.to_string())??;
         Ok(PreparedSandbox {
             spec: self.wrap_in_launcher(spec, &policy, &own),
             report,
+            egress,
         })
     }
 
@@ -189,6 +206,11 @@ impl Sandboxes {
         for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
             let folder = own.join(folder).display().to_string();
             spec.env.entry(name.to_owned()).or_insert(folder);
+        }
+        if policy.egress_socket.is_some() {
+            for (name, value) in egress::proxy_variables() {
+                spec.env.insert(name.to_owned(), value);
+            }
         }
         let policy = serde_json::to_string(policy).expect("a policy is always JSON");
         spec.launcher = Some(Launcher {

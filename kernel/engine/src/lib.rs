@@ -70,6 +70,7 @@ pub mod servers {
     pub mod attribution;
     pub mod call_queue;
     pub mod consent;
+    pub mod egress;
     pub mod health;
     pub mod lifecycle;
     pub mod log_levels;

@@ -6,6 +6,7 @@
 mod escapes;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -285,6 +286,97 @@ async fn a_network_permission_opens_the_network_and_no_other_programs_socket() {
     scene.tries("listen", "127.0.0.1:0").await.unwrap();
     scene.refused("connect", door.local_addr().unwrap()).await;
     scene.refused("udp", "127.0.0.1:0").await;
+}
+
+/// Answers each connection with its first line, and closes it.
+fn echo() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nyou said {line}"
+            );
+        }
+    });
+    address
+}
+
+/// EXT-165: with `egress` the only way out is the proxy of the kernel, and it leads to what is listed.
+#[tokio::test]
+async fn limited_egress_leads_to_the_listed_destinations_alone() {
+    let (listed, other) = (echo(), echo());
+    let keys = "permissions = [\"network.outbound\"]\n";
+    let egress = format!("[servers.sandbox]\negress = [\"{listed}\"]\n");
+    let mut scene = Scene::new(keys, &format!("{LEAST}{egress}")).await;
+    let missing = scene.report("missing").await.join("\n");
+    if missing.contains("egress") {
+        scene.refused("connect", listed).await;
+        eprintln!("SKIPPED: no namespaces here: {missing}");
+        return;
+    }
+    let tunnel = scene.tries("proxied", listed).await.unwrap();
+    assert!(
+        tunnel.starts_with("HTTP/1.1 200 ") && tunnel.ends_with("you said hello\n"),
+        "{tunnel}"
+    );
+    let plain = scene.tries("proxied", format!("http://{listed}/a?b")).await;
+    let plain = plain.unwrap();
+    assert!(plain.ends_with("you said GET /a?b HTTP/1.1\r\n"), "{plain}");
+
+    for elsewhere in [other.to_string(), format!("http://{other}/")] {
+        let refused = scene.tries("proxied", &elsewhere).await.unwrap();
+        assert!(
+            refused.starts_with("HTTP/1.1 403 ") && refused.contains("`egress`"),
+            "{refused}"
+        );
+    }
+    // Past the proxy nothing is reachable, also not what is listed.
+    for at in [listed, other] {
+        let direct = scene.tries("connect", at).await.unwrap_err();
+        assert!(
+            direct.contains("refused") || direct.contains("unreachable"),
+            "{direct}"
+        );
+    }
+    let datagram = scene.tries("udp_send", "192.0.2.1:53").await.unwrap_err();
+    assert!(datagram.contains("unreachable"), "{datagram}");
+
+    let server = scene.server().await;
+    assert_eq!(server["sandbox"]["refused"], json!([other.to_string()]));
+    let listed = scene.kernel.mgp(&["servers", "list"]).await.stdout;
+    let listed = String::from_utf8_lossy(&listed);
+    assert!(
+        listed.contains(&format!("egress refused: {other}")),
+        "{listed}"
+    );
+    let logs = scene.kernel.mgp(&["servers", "logs", "it"]).await.stdout;
+    let logs = String::from_utf8_lossy(&logs);
+    assert!(
+        logs.contains(&format!("may not connect to {other}")),
+        "{logs}"
+    );
+}
+
+/// EXT-165: a list of nothing is not a list of everything, and a name is no way to this machine.
+#[tokio::test]
+async fn egress_to_nothing_closes_the_network() {
+    let at = echo();
+    let keys = "permissions = [\"network.outbound\"]\n";
+    let mut scene = Scene::new(keys, &format!("{LEAST}[servers.sandbox]\negress = []\n")).await;
+    assert!(scene.tries("connect", at).await.is_err());
+    if let Ok(answer) = scene.tries("proxied", at).await {
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    let local = format!("{LEAST}[servers.sandbox]\negress = [\"localhost:80\"]\n");
+    let config = config(&home(), keys, &local, &[]);
+    let kernel = Kernel::with_config(&config).await;
+    let problems = kernel.mgp_json(&["status"]).await["config_problems"].to_string();
+    assert!(problems.contains("127.0.0.1:8080"), "{problems}");
 }
 
 /// MGP-227: paths that are listed, once the permission is there; the kernel's own files never.

@@ -13,6 +13,7 @@ use http::uri::Scheme;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Body;
+use tokio::net::TcpStream;
 use tokio::task::coop::consume_budget;
 
 use super::address_scope::AddressScope;
@@ -154,6 +155,29 @@ impl Client {
             pool: Arc::default(),
             dial,
         }
+    }
+
+    /// Opens a TCP connection to a host, through the same proxies, and only to an address in `scope`.
+    ///
+    /// # Errors
+    /// [`ClientError::BadUrl`] for what is no host, [`ClientError::Dial`] without a connection.
+    pub async fn open_tcp(
+        &self,
+        host: &str,
+        port: u16,
+        scope: AddressScope,
+    ) -> Result<TcpStream, ClientError> {
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        // The scheme selects the proxy that tunnels.
+        let server = parse_url(&format!("https://{host}:{port}"))?;
+        let dial = Dial {
+            scope,
+            ..self.dial.clone()
+        };
+        Ok(dial.open_tcp(&server).await?)
     }
 
     #[cfg(test)]

@@ -154,6 +154,28 @@ impl Dial {
         dialed.await.map_err(late)?
     }
 
+    /// Opens a TCP connection to a server, through its proxy where it has one, within [`CONNECT_TIMEOUT`].
+    pub(super) async fn open_tcp(&self, server: &Uri) -> Result<TcpStream, DialError> {
+        let proxies = &self.outbound.proxies;
+        let proxy = proxies.proxy_for(server).map_err(|bad| DialError::Proxy {
+            proxy: "that is written down".to_owned(),
+            why: bad.to_string(),
+        })?;
+        let opening = async {
+            match proxy {
+                Some(proxy) => self.connect_proxy(proxy, server, true).await,
+                None => connect(server, host(server), self.scope).await,
+            }
+        };
+        let opened = timeout(CONNECT_TIMEOUT, opening).await;
+        opened.unwrap_or_else(|_| {
+            Err(DialError::TimedOut {
+                at: host_and_port(server),
+                within: CONNECT_TIMEOUT,
+            })
+        })
+    }
+
     async fn dial(
         &self,
         server: &Uri,

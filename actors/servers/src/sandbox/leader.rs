@@ -29,7 +29,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::mount_view::{self, MountView};
 use super::step::Step;
-use super::{KERNEL_PID_VAR, POLICY_VAR, privileges};
+use super::{KERNEL_PID_VAR, POLICY_VAR, egress, privileges};
 
 /// How long leftover processes may take to end after SIGTERM.
 const GRACE_TIME: Duration = Duration::from_millis(500);
@@ -58,7 +58,12 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
         nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
         Containment::Subreaper
     } else {
+        let egress = policy.egress_socket.as_deref().map(egress::connect);
+        let egress = egress.transpose()?;
         enter_namespaces(policy)?;
+        if let Some(kernel) = egress {
+            egress::send_listener(&kernel)?;
+        }
         MountView::from_policy(policy).build(&cwd)?;
         exe = mount_view::kernel_program();
         Containment::Namespace(start_init(&exe, &null)?)
@@ -118,8 +123,8 @@ fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     let mut clone_flags =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     clone_flags.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
-    let none = !policy.outbound && !policy.listen;
-    clone_flags.set(CloneFlags::CLONE_NEWNET, none);
+    let is_open = (policy.outbound || policy.listen) && policy.egress_socket.is_none();
+    clone_flags.set(CloneFlags::CLONE_NEWNET, !is_open);
     unshare(clone_flags).map_err(|e| failed("namespaces", &e))?;
     if policy.user.is_some() {
         return Ok(());

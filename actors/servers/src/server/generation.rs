@@ -282,10 +282,12 @@ impl ServerGeneration {
     }
 
     async fn run_process(&self, known: Option<SpokenFamilies>) -> End {
-        let spec = match self.confined_spec().await {
-            Ok(spec) => spec,
+        let (spec, egress) = match self.confined_spec().await {
+            Ok(confined) => confined,
             Err(end) => return end,
         };
+        let egress = egress.map(|socket| self.egress_proxy(socket).run());
+        let _egress = egress.map(|proxy| task::spawn_supervised("server.egress", proxy));
         let marked = spec.id.clone();
         let mut child = match self.connector.spawner.spawn(spec, &self.log).await {
             Ok(child) => child,

@@ -664,6 +664,14 @@ impl ServerHandle {
         *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
     }
 
+    /// Reports a destination that its sandbox refused.
+    pub(super) fn add_refused_destination(&self, destination: String) {
+        let mut sandbox = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandbox) = sandbox.as_mut() {
+            sandbox.refused.push(destination);
+        }
+    }
+
     /// The sandbox of its process; `None` without one.
     #[must_use]
     pub fn sandbox(&self) -> Option<Sandbox> {

@@ -14,6 +14,8 @@ use mgp_protocol::mgp::permission::{PermissionType, Standard};
 use mgp_protocol::mgp::servers::Sandbox;
 use serde::{Deserialize, Serialize};
 
+use super::egress::EgressRule;
+
 use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE_FILES, SHARED_MEMORY, SYSTEM_PATHS};
 
 /// The first Landlock version that restricts truncation, and with it every way to change a file.
@@ -30,6 +32,8 @@ pub struct SandboxConfig {
     pub read: Vec<PathBuf>,
     /// Writable with `filesystem.write`.
     pub write: Vec<PathBuf>,
+    /// The only destinations with `network.outbound`; `None` for all.
+    pub egress: Option<Vec<EgressRule>>,
     /// Bounds on its processes.
     pub limits: SandboxLimits,
     /// Start it only if this machine enforces the whole policy.
@@ -139,6 +143,8 @@ pub struct ProgramPaths {
     pub own_dir: PathBuf,
     /// The folder of its registered code: readable, never writable.
     pub code_dir: Option<PathBuf>,
+    /// The socket through which it gives the kernel its network's only way out, if its destinations are limited.
+    pub egress_socket: Option<PathBuf>,
     /// The kernel's configuration, data and socket: inaccessible, except `own_dir` and `code_dir`.
     pub kernel_paths: Vec<PathBuf>,
     /// The home of the kernel's user, which is never accessible as a whole.
@@ -156,6 +162,8 @@ pub struct SandboxPolicy {
     pub write: Vec<PathBuf>,
     /// It may connect.
     pub outbound: bool,
+    /// It may connect to a proxy of the kernel alone, whose listener is sent through this socket.
+    pub egress_socket: Option<PathBuf>,
     /// It may listen.
     pub listen: bool,
     /// It may start programs.
@@ -219,7 +227,12 @@ impl SandboxPolicy {
                 .collect(),
             execute: LOADERS.iter().map(PathBuf::from).collect(),
             write: DEVICES.iter().map(PathBuf::from).collect(),
-            outbound: has(Standard::NetworkOutbound),
+            outbound: has(Standard::NetworkOutbound)
+                && (config.egress.is_none() || machine.namespaces),
+            egress_socket: paths
+                .egress_socket
+                .clone()
+                .filter(|_| has(Standard::NetworkOutbound) && machine.namespaces),
             listen: has(Standard::NetworkListen),
             programs,
             limits: config.limits,
@@ -271,7 +284,7 @@ impl SandboxPolicy {
     ) -> Sandbox {
         let mut report = Sandbox::default();
         self.report_files(&mut report, paths);
-        self.report_network(&mut report);
+        self.report_network(&mut report, granted, config);
         self.report_processes(&mut report);
         let SandboxLimits {
             memory,
@@ -365,7 +378,12 @@ impl SandboxPolicy {
             .push(format!("files: writes {}", list(written)));
     }
 
-    fn report_network(&self, report: &mut Sandbox) {
+    fn report_network(
+        &self,
+        report: &mut Sandbox,
+        granted: &BTreeSet<Standard>,
+        config: &SandboxConfig,
+    ) {
         let SandboxSupport {
             landlock,
             seccomp,
@@ -374,10 +392,27 @@ impl SandboxPolicy {
         } = self.machine;
         let restriction = match (self.outbound, self.listen) {
             (false, false) => "network: none, no sockets of other programs either",
+            (true, false) if self.egress_socket.is_some() => "network: does not listen",
+            (true, true) if self.egress_socket.is_some() => {
+                "network: listens where nobody else connects; no sockets of other programs"
+            }
             (true, false) => "network: connects, does not listen",
             (false, true) => "network: listens for TCP, does not connect",
             (true, true) => "network: connects and listens; no sockets of other programs",
         };
+        let limits = config.egress.as_ref();
+        let limits = limits.filter(|_| granted.contains(&Standard::NetworkOutbound));
+        if limits.is_some() && self.egress_socket.is_none() {
+            report
+                .missing
+                .push("network: `egress` needs namespaces, so it connects to nothing".into());
+        } else if let Some(rules) = limits {
+            let rules = rules.iter().map(ToString::to_string);
+            report.enforced.push(format!(
+                "network: connects through the kernel's proxy alone, to {}; no UDP, no DNS",
+                rules.collect::<Vec<_>>().join(", ")
+            ));
+        }
         match (seccomp, landlock >= LANDLOCK_TCP_VERSION) {
             (true, _) => report.enforced.push(restriction.into()),
             (false, true) => {

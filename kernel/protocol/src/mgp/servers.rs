@@ -262,6 +262,9 @@ pub struct Sandbox {
     pub missing: Vec<String>,
     /// Permissions that were not given for a changeable reason.
     pub notes: Vec<String>,
+    /// Destinations outside of `egress` to which it wanted to connect, at most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
 }
 
 /// The negotiated MGP of a server.

@@ -18,6 +18,7 @@ pub(crate) fn read_server_sandbox(section: &mut Section<'_, '_, '_>, rules: &mut
     rules.is_operator_written = true;
     read_paths(section, "read", &mut rules.read);
     read_paths(section, "write", &mut rules.write);
+    rules.egress = section.parse_each("egress", str::parse);
     read_limits(section, &mut rules.limits);
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::egress::Destination;
 use mgp_engine::servers::sandbox::{SandboxProgram, sandbox_permissions};
 use mgp_engine::servers::spec::{ServerInstances, ServerTransport};
 use mgp_protocol::mgp::permission::Standard;
@@ -20,21 +21,23 @@ use mgp_transports::child::ChildSpec;
 use super::ServerGeneration;
 use super::end::End;
 use crate::link::Link;
-use crate::sandbox::{find_change, pin_programs};
-use mgp_runtime::task;
+use crate::sandbox::{EgressProxy, EgressSocket, find_change, pin_programs};
+use mgp_runtime::{EventSink, task};
 
 /// The permissions of a sandbox; `None` without a sandbox.
 pub(in crate::server) type SandboxGrants = Option<BTreeSet<Standard>>;
 
 impl ServerGeneration {
-    /// The process to start, in its sandbox if it has one.
-    pub(in crate::server) async fn confined_spec(&self) -> Result<ChildSpec, End> {
+    /// The process to start, in its sandbox if it has one, and the socket for its way out if its destinations are limited.
+    pub(in crate::server) async fn confined_spec(
+        &self,
+    ) -> Result<(ChildSpec, Option<EgressSocket>), End> {
         self.check_program_pins().await?;
         let (spec, grants) = (self.spec_with_program().await?, self.sandbox_grants());
         self.set_sandbox_grants(grants.clone());
         let Some(granted) = grants else {
             self.handle.set_sandbox(None);
-            return Ok(spec);
+            return Ok((spec, None));
         };
         let (rules, sandboxes) = (&self.spec.sandbox, &self.connector.sandboxes);
         if let (Some(folder), true) = (&spec.cwd, self.is_in_caller_folder())
@@ -60,7 +63,23 @@ impl ServerGeneration {
                 .log()
                 .push_note(&format!("its sandbox lacks {missing}")),
         }
-        Ok(ready.spec)
+        Ok((ready.spec, ready.egress))
+    }
+
+    /// The proxy for a server whose destinations are limited.
+    pub(in crate::server) fn egress_proxy(&self, socket: EgressSocket) -> EgressProxy {
+        let (handle, log) = (self.handle.clone(), self.log().clone());
+        EgressProxy {
+            socket,
+            rules: self.spec.sandbox.egress.clone().unwrap_or_default(),
+            client: self.connector.client.clone(),
+            refused: EventSink::new(move |destination: Destination| {
+                log.push_note(&format!(
+                    "it may not connect to {destination}: `egress` in [servers.sandbox] does not list it"
+                ));
+                handle.add_refused_destination(destination.to_string());
+            }),
+        }
     }
 
     /// Fails if a program that a person approved by hash has changed.

@@ -16,6 +16,7 @@ fn program_paths() -> ProgramPaths {
         path_dirs: vec!["/usr/bin".into(), "/home/me/.cargo/bin".into()],
         own_dir: "/home/me/.local/share/mgp/sandbox/of-x".into(),
         code_dir: Some("/home/me/.local/share/mgp/sandbox/code-of-x".into()),
+        egress_socket: None,
         kernel_paths: vec![
             "/home/me/mgp.toml".into(),
             "/home/me/.local/share/mgp".into(),
@@ -259,4 +260,39 @@ fn only_sandbox_permissions_affect_the_sandbox() {
         sandbox_permissions(&all),
         BTreeSet::from([Standard::ShellExecute])
     );
+}
+
+#[test]
+fn limited_egress_is_held_by_a_network_of_its_own_or_not_at_all() {
+    let config = SandboxConfig {
+        egress: Some(vec!["api.github.com:443".parse().unwrap()]),
+        ..operator_written()
+    };
+    let paths = ProgramPaths {
+        egress_socket: Some("/data/egress.sock".into()),
+        ..program_paths()
+    };
+    let granted: BTreeSet<_> = [Standard::NetworkOutbound].into();
+    let report = |machine: SandboxSupport, granted: &BTreeSet<Standard>| {
+        let policy = SandboxPolicy::for_server(granted, &config, &paths, machine);
+        let report = policy.report(granted, &config, &paths);
+        (policy, report)
+    };
+    let (policy, held) = report(FULL_SUPPORT, &granted);
+    assert!(policy.outbound && policy.egress_socket.is_some());
+    assert_eq!(held.missing, [""; 0]);
+    assert!(
+        held.enforced
+            .iter()
+            .any(|it| it.contains("api.github.com:443"))
+    );
+    let without = SandboxSupport {
+        namespaces: false,
+        ..FULL_SUPPORT
+    };
+    let (policy, not_held) = report(without, &granted);
+    assert!(!policy.outbound && policy.egress_socket.is_none());
+    assert!(not_held.missing.iter().any(|it| it.contains("egress")));
+    let (policy, _) = report(FULL_SUPPORT, &BTreeSet::new());
+    assert!(!policy.outbound && policy.egress_socket.is_none());
 }

@@ -89,6 +89,7 @@ fn info_rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("sandbox", sandbox.enforced),
         ("NOT HELD", sandbox.missing),
         ("note", sandbox.notes),
+        ("refused", sandbox.refused),
     ]
 }
 

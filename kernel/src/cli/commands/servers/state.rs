@@ -81,6 +81,14 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
             None => reason,
         });
     }
+    let refused = server.sandbox.as_ref().map(|sandbox| &sandbox.refused);
+    if let Some([first, more @ ..]) = refused.map(Vec::as_slice) {
+        let first = first_line(first, most);
+        return Some(match more.len() {
+            0 => format!("egress refused: {first}"),
+            more => format!("egress refused: {first} (and {more} more)"),
+        });
+    }
     if let Some(rolling) = &server.rolling {
         return Some(first_line(rolling, most));
     }
