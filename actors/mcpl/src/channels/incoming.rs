@@ -149,7 +149,7 @@ impl Channels {
         let of_server = sets.get(server).ok_or_else(unknown)?;
         let set_for = |uses| permits::permitting_set(of_server, uses, &incoming_message.channel_id);
         let set =
-            set_for(Capability::ChannelsObserve).or_else(|| set_for(Capability::ChannelsPublish));
+            set_for(Capability::ChannelsIncoming).or_else(|| set_for(Capability::ChannelsPublish));
         let set = set.filter(|_| is_incoming);
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
         let content = Content::parse(incoming_message.content.get())?;

@@ -155,6 +155,7 @@ fail_closed = [] #> ["a"] live
 [mcpl.servers.x]
 enable = [] #> ["a.*"] live
 disable = [] #> ["a.b"] live
+deny = [] #> ["pushEvents"] live
 [mcpl.servers.x.tools]
 t = "a" #> "b" live
 [mcpl.servers.x.scopes.a]
