@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::feature_sets::{Capability, Changed, FeatureSet};
 use mgp_protocol::mcpl::grants::GrantUpdate;
-use mgp_protocol::mcpl::lifecycle::{Lifecycle, ManifestChanged};
+use mgp_protocol::mcpl::inference::Lifecycle;
 use mgp_protocol::mcpl::scope::Elevate;
-use mgp_protocol::mcpl::{McplError, McplVersion, context};
+use mgp_protocol::mcpl::{ManifestChanged, McplError, McplVersion, context};
 use serde::Serialize;
 
 use crate::feature_sets::ServerSets;

@@ -3,7 +3,7 @@
 use mgp_mcpl::{AfterVerdict, HookOrigin};
 use mgp_protocol::jsonrpc::INTERNAL_ERROR;
 use mgp_protocol::mcpl::context::{AfterInference, BeforeInference};
-use mgp_protocol::mcpl::lifecycle::Lifecycle;
+use mgp_protocol::mcpl::inference::Lifecycle;
 use mgp_protocol::mcpl::{HostCapabilities, McplError, McplVersion};
 use mgp_protocol::refusal::Refusal;
 

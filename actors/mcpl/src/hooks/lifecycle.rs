@@ -3,7 +3,7 @@
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_protocol::mcpl::lifecycle::Lifecycle;
+use mgp_protocol::mcpl::inference::Lifecycle;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::time::monotonic_now;
 use serde_json::json;

@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 
-/// The published vectors: `conformance/manifest-digest-vectors.json` of the repository anima-research/mcpl, under the MIT
-/// license, unchanged.
-const VECTORS: &str = include_str!("manifest-digest-vectors.json");
+/// The published vectors (`tests/corpus/mcpl_manifest`).
+const VECTORS: &str =
+    include_str!("../../../../tests/corpus/mcpl_manifest/manifest-digest-vectors.json");
 
 fn vectors(member: &str) -> Vec<Value> {
     let all: Value = serde_json::from_str(VECTORS).unwrap();

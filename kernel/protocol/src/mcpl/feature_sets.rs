@@ -8,7 +8,7 @@ use mgp_json::{lookalike, member, members};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::negotiation::McplVersion;
+use super::McplVersion;
 
 super::methods! {
     "featureSets/update" => Update,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use mgp_json::{lookalike, members};
-use serde::{Deserialize, Serialize};
+use mgp_json::lookalike;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::McplVersion;
 use super::feature_sets::Capability;
-use super::negotiation::McplVersion;
 
 /// The most paths or names of one list that are read. The vocabulary has 17 paths, and a server at most 256 sets; the
 /// kernel as one server has those of all servers.
@@ -40,36 +40,50 @@ pub struct ReceivedGrant {
     pub disabled: Vec<String>,
 }
 
+/// As written. A member that is there twice is malformed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawGrant {
+    #[serde(default)]
+    effective_capabilities: Vec<String>,
+    #[serde(default)]
+    denied_capabilities: Vec<String>,
+    #[serde(default, deserialize_with = "parse_present")]
+    enabled: Option<Vec<String>>,
+    #[serde(default)]
+    disabled: Vec<String>,
+}
+
 impl ReceivedGrant {
     /// Parses a policy message.
     ///
     /// # Errors
     /// A malformed list, or a path that is both granted and denied: nothing is granted then (0.5 §5.4).
     pub fn parse(params: &str) -> Result<Self, String> {
-        let all = members(params).ok_or("the params are no object")?;
-        let mut received = Self::default();
-        let mut denied = Vec::new();
-        let mut seen = BTreeSet::new();
-        for (name, value) in all {
-            let list = match &*name {
-                "effectiveCapabilities" | "deniedCapabilities" | "enabled" | "disabled" => {
-                    parse_list(&name, value)?
-                }
-                _ => continue,
-            };
-            if !seen.insert(name.clone()) {
-                return Err(format!("`{name}` is there twice"));
-            }
-            match &*name {
-                "effectiveCapabilities" => received.effective = list,
-                "deniedCapabilities" => denied = list,
-                "enabled" => received.enabled = Some(list),
-                _ => received.disabled = list,
-            }
+        let read: RawGrant =
+            lookalike::from_object(params).map_err(|error| lookalike::strip_position(&error))?;
+        let enabled = read.enabled.as_deref().unwrap_or_default();
+        let lists = [
+            &*read.effective_capabilities,
+            &*read.denied_capabilities,
+            &*read.disabled,
+            enabled,
+        ];
+        if lists.iter().any(|list| list.len() > LIST_MAX) {
+            return Err(format!("a list has more than {LIST_MAX} entries"));
         }
-        match received.effective.iter().find(|path| denied.contains(path)) {
+        let denied = &read.denied_capabilities;
+        match read
+            .effective_capabilities
+            .iter()
+            .find(|path| denied.contains(path))
+        {
             Some(path) => Err(format!("{path:?} is granted and denied")),
-            None => Ok(received),
+            None => Ok(Self {
+                effective: read.effective_capabilities,
+                enabled: read.enabled,
+                disabled: read.disabled,
+            }),
         }
     }
 
@@ -95,13 +109,9 @@ impl ReceivedGrant {
     }
 }
 
-fn parse_list(name: &str, value: &RawValue) -> Result<Vec<String>, String> {
-    let list: Vec<String> =
-        serde_json::from_str(value.get()).map_err(|_| format!("`{name}` is no list of strings"))?;
-    if list.len() > LIST_MAX {
-        return Err(format!("`{name}` has more than {LIST_MAX} entries"));
-    }
-    Ok(list)
+/// `null` is no list.
+fn parse_present<'de, D: Deserializer<'de>>(list: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(list).map(Some)
 }
 
 /// `*` is one whole segment, and both have as many segments (0.5 §5.4).
@@ -277,6 +287,7 @@ mod tests {
             r#"{"effectiveCapabilities":"tools"}"#,
             r#"{"effectiveCapabilities":["tools"],"effectiveCapabilities":["pushEvents"]}"#,
             r#"{"enabled":[7]}"#,
+            r#"{"enabled":null}"#,
             "[]",
         ] {
             assert!(ReceivedGrant::parse(bad).is_err(), "{bad}");

@@ -7,37 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::feature_sets::{Capability, DeclaredSets};
+use super::{McplVersion, VERSION};
 
-/// The version this kernel announces (A-13). `versions` beside it names all that it speaks.
-pub(crate) const VERSION: &str = "0.4";
 /// The most bytes of a version.
 const VERSION_MAX: usize = 32;
-
-/// A version of MCPL that this kernel speaks. The version that a peer announces decides which one is spoken to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum McplVersion {
-    /// 0.4, and all drafts before it.
-    #[default]
-    V0_4,
-    /// 0.5, and all drafts after it.
-    V0_5,
-}
-
-impl McplVersion {
-    /// The version that is spoken to a peer that announces this minor version of 0.
-    fn for_minor(minor: u32) -> Self {
-        if minor >= 5 { Self::V0_5 } else { Self::V0_4 }
-    }
-
-    /// The version in words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::V0_4 => VERSION,
-            Self::V0_5 => "0.5",
-        }
-    }
-}
 
 /// The kernel's declaration to servers, as their host (MCPL §5.2): the members of both versions.
 pub const HOST_DECLARATION: &str = r#"{"version":"0.4","versions":["0.4","0.5"],"pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceLifecycle":true,"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"incoming":true,"lifecycle":true,"streaming":true}}"#;
