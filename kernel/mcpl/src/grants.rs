@@ -91,6 +91,12 @@ impl ServerSets {
         }
     }
 
+    /// Whether tags of its events count (0.5 §16).
+    #[must_use]
+    pub fn has_tags(&self) -> bool {
+        self.abilities.version == McplVersion::V0_5
+    }
+
     /// Derives the grant. A set that uses what is not declared, or what the operator denies, is disabled as a whole.
     pub(crate) fn derive_grant(&mut self, rules: Option<&McplServerRules>) {
         if self.abilities.version == McplVersion::V0_4 {

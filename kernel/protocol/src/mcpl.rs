@@ -15,6 +15,7 @@ pub mod negotiation;
 pub mod push;
 pub mod scope;
 pub mod state;
+pub mod tags;
 
 pub use self::error::McplError;
 pub use self::negotiation::{HostCapabilities, ServerCapabilities};

@@ -218,3 +218,30 @@ async fn host_of_0_5_grants_by_request_and_reports_phases() {
     let fetched = host.request("mcpl/manifest", json!({})).await;
     assert_eq!(fetched["result"]["revision"], changed["revision"]);
 }
+
+/// NEW-061: tags reach a host of 0.5 with what they imply, and none of 0.4.
+#[tokio::test]
+async fn tags_reach_hosts_of_0_5_only() {
+    let (kernel, mut driver) = start(&accepting(), "enable = [\"memory.proactive\"]").await;
+    until_enabled(&kernel, json!(["memory.proactive"])).await;
+    let old = json!({"version": "0.4", "pushEvents": true, "featureSets": true});
+    for (declared, tags) in [
+        (old, Value::Null),
+        (host(), json!(["chat:addressed", "chat:reply"])),
+    ] {
+        let host = Host::declaring(&kernel, &declared, &[]).await;
+        host.answers("push/event", json!({"result": {"accepted": true}}));
+        let granted = json!({"effectiveCapabilities": ["pushEvents"]});
+        if declared["version"] == "0.5" {
+            host.request("featureSets/update", granted).await;
+        }
+        let mut event = push();
+        event["eventId"] = declared["version"].clone();
+        event["tags"] = json!(["chat:reply", "chat:ambient", "untagged"]);
+        let answer = driver.ask("push/event", event).await;
+        assert_eq!(answer["result"]["accepted"], true, "{answer}");
+        let asked = host.asked("push/event", 1).await;
+        assert_eq!(asked[0]["params"]["tags"], tags, "{asked:?}");
+        host.leave().await;
+    }
+}
