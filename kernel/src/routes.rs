@@ -186,6 +186,8 @@ fn mcpl_method(method: &str, family: ProtocolFamily) -> Option<Route> {
     Some(match method {
         "context/beforeInference" => mcpl_route(call!(mcpl::context::before_inference)),
         "context/afterInference" => mcpl_route(call!(mcpl::context::after_inference)),
+        "featureSets/update" => mcpl_route(call!(mcpl::feature_sets::grant)),
+        "mcpl/manifest" => mcpl_route(call!(mcpl::feature_sets::manifest)),
         "state/rollback" => mcpl_route(call!(mcpl::state::rollback)),
         "channels/list" => mcpl_route(call!(mcpl::channels::list)),
         "channels/open" => mcpl_route(call!(mcpl::channels::open)),
@@ -313,6 +315,7 @@ fn host_notification_handler(method: &str) -> Option<NotificationHandler> {
     Some(match method {
         "featureSets/update" => host!(mcpl::feature_sets::update),
         "context/afterInference" => host!(mcpl::context::handle_inference_finished),
+        "inference/lifecycle" => host!(mcpl::context::handle_phase),
         "channels/publish" => host!(mcpl::channels::handle_publish),
         "channels/outgoing/chunk" => host!(mcpl::channels::handle_outgoing_chunk),
         "channels/outgoing/complete" => host!(mcpl::channels::handle_outgoing_complete),

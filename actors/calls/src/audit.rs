@@ -25,7 +25,7 @@ use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{
     Actor, Event, EventType, Failure, Outcome as Ending, Target, TraceId,
 };
-use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
+use mgp_protocol::refusal::{CallOutcome, Denial, PeerRejection, Refusal, UnansweredCall};
 use mgp_screening::Validator;
 use serde_json::{Map, Value, json};
 
@@ -70,6 +70,8 @@ struct CallFacts {
     effect_limit: Option<Effect>,
     /// Whether its result has `isError`, once that is known.
     is_error_result: Option<bool>,
+    /// The rejection of its server.
+    rejection: Option<PeerRejection>,
 }
 
 /// The last route of a call to one of several replicas.
@@ -140,6 +142,11 @@ impl PendingCallRecord {
     /// Whether the server's result has `isError`.
     pub(crate) fn set_error_result(&self, is_error: bool) {
         self.lock().is_error_result = Some(is_error);
+    }
+
+    /// The server rejected the call by policy (MGP 0.6.1 §14.7).
+    pub(crate) fn set_rejection(&self, rejection: Option<PeerRejection>) {
+        self.lock().rejection = rejection;
     }
 
     /// The call is routed to this replica; the record names the last one.
@@ -355,6 +362,10 @@ impl UnwrittenCall<'_> {
             // The cause has an event of its own, written before that of the call.
             self.audit.record(note.to_event(cause));
         }
+        let rejection = self.facts.lock().rejection.take();
+        if let Some(rejection) = rejection.filter(|_| outcome.is_ok()) {
+            self.audit.record(note.to_rejection_event(rejection));
+        }
         match self.reservation.take() {
             Some(place) => place.record_and_wait(note).await,
             None => Ok(()),
@@ -505,6 +516,17 @@ impl CallRecord {
         }
     }
 
+    /// The extra event of a rejection by the server (MGP 0.6.1 §14.7.5), which has its text as evidence.
+    fn to_rejection_event(&self, rejection: PeerRejection) -> Event {
+        let mut event = self.to_event(EventType::ToolRejected);
+        let mut add = |name: &str, value: Value| drop(event.details.insert(name.into(), value));
+        add("code", rejection.code.into());
+        add("retryable", rejection.is_retryable.into());
+        add("call_id", self.trace.as_str().into());
+        add("rejection", rejection.body.into());
+        event
+    }
+
     fn details(&self) -> Map<String, Value> {
         let mut details = self.refusal_details.clone().unwrap_or_default();
         if let Some(parts) = &self.times {
@@ -638,6 +660,8 @@ fn denial_event(denial: &Denial) -> Option<EventType> {
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
         | Denial::Disabled { .. }
+        | Denial::AskCycle(_)
+        | Denial::AskDepth(_)
         | Denial::NoSubscription { .. } => None,
     }
 }

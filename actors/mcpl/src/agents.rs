@@ -1,6 +1,6 @@
 //! The connected agents that are MCPL hosts: for them the kernel is one MCPL server that combines all (MCPL-151).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,24 +8,29 @@ use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
 use mgp_callers::request::Caller;
 use mgp_callers::{Delivery, Directory};
 use mgp_engine::clock::MonotonicTime;
+use mgp_json::{quote, set_members};
 use mgp_mcpl_engine::feature_sets::{AgentSets, FeatureSets};
-use mgp_mcpl_engine::{names, scopes};
+use mgp_mcpl_engine::{manifest, names, scopes};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mcpl::HostCapabilities;
-use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
+use mgp_protocol::mcpl::feature_sets::{Capability, Changed, FeatureSet, Update};
+use mgp_protocol::mcpl::grants::{ReceivedGrant, render_receipt};
 use mgp_protocol::mcpl::negotiation::FeatureSetForm;
+use mgp_protocol::mcpl::{HostCapabilities, ManifestChanged, McplError, McplVersion};
 use mgp_runtime::time::monotonic_now;
 use mgp_sync::Snapshot;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The kernel's declaration besides the sets: servers come and go, while an agent reads this once.
 const DECLARED: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}"#;
 
 /// The same for a host that expects plain booleans ([`FeatureSetForm::List`]).
 const DECLARED_BOOLEANS: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":true,"modelInfo":true,"channels":true"#;
+
+/// The same for a host that speaks 0.5, without what 0.5 removed.
+const DECLARED_0_5: &str = r#""version":"0.5","pushEvents":true,"contextHooks":{"beforeInference":{"observe":true,"inject":{"system":true,"beforeUser":true,"afterUser":true}}},"inferenceLifecycle":true,"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"incoming":true,"lifecycle":true,"streaming":true}"#;
 
 /// A set with its name, for hosts that expect a list.
 #[derive(Serialize)]
@@ -39,6 +44,11 @@ impl<'a> From<(&'a String, &'a FeatureSet)> for SetInList<'a> {
     fn from((name, set): (&'a String, &'a FeatureSet)) -> Self {
         Self { name, set }
     }
+}
+
+fn version_of(caller: &Caller) -> McplVersion {
+    let declared = caller.mcpl.as_ref();
+    declared.map_or(McplVersion::V0_4, |declared| declared.features.version)
 }
 
 fn sets_form(caller: &Caller) -> FeatureSetForm {
@@ -162,6 +172,16 @@ impl McplAgents {
     #[must_use]
     pub fn declaration(&self, caller: &Caller) -> String {
         let visible_sets = self.visible_sets(caller);
+        if version_of(caller) == McplVersion::V0_5 {
+            let manifest = render_manifest(&visible_sets);
+            let host = HostState {
+                filter: AgentSets::closed(),
+                announced: visible_sets,
+                ..HostState::default()
+            };
+            self.lock_hosts().insert(caller.connection, host);
+            return manifest;
+        }
         let declaration = match sets_form(caller) {
             FeatureSetForm::ByName => {
                 let sets = serde_json::to_string(&visible_sets).expect("sets are always JSON");
@@ -186,23 +206,82 @@ impl McplAgents {
         });
         let all = seen.flat_map(|(server, sets)| {
             let enabled = sets.sets.iter().filter(|(_, held)| held.enabled);
-            enabled.map(|(name, held)| (names::set_name(server, name), held.set.clone()))
+            let version = sets.abilities.version;
+            enabled
+                .map(move |(name, held)| (names::set_name(server, name), version, held.set.clone()))
         });
+        let spoken = version_of(caller);
+        let all =
+            all.filter_map(|(name, version, set)| Some((name, in_words_of(spoken, version, set)?)));
         all.collect()
+    }
+
+    /// `featureSets/update` of a host that speaks 0.5, as a request (0.5 §6.7); answers with the receipt. It can only narrow
+    /// the operator's settings, too. `None` for another host.
+    ///
+    /// # Errors
+    /// The policy is malformed: nothing is granted until the next one.
+    pub fn grant(
+        &self,
+        caller: &Caller,
+        params: Option<&str>,
+    ) -> Option<Result<String, McplError>> {
+        if version_of(caller) != McplVersion::V0_5 {
+            return None;
+        }
+        let mut hosts = self.lock_hosts();
+        let host = hosts.get_mut(&caller.connection)?;
+        Some(match ReceivedGrant::parse(params.unwrap_or("{}")) {
+            Ok(received) => {
+                let lacking = host.filter.apply_grant(&received, host.announced.iter());
+                Ok(render_receipt(&lacking))
+            }
+            Err(why) => {
+                host.filter.revoke();
+                Err(McplError::bad_params(why))
+            }
+        })
+    }
+
+    /// `mcpl/manifest` of a host that speaks 0.5: the whole manifest as it is now, which counts as announced. `None` for
+    /// another host.
+    #[must_use]
+    pub fn manifest(&self, caller: &Caller) -> Option<String> {
+        if version_of(caller) != McplVersion::V0_5 {
+            return None;
+        }
+        let visible_sets = self.visible_sets(caller);
+        let manifest = render_manifest(&visible_sets);
+        let mut hosts = self.lock_hosts();
+        hosts.get_mut(&caller.connection)?.announced = visible_sets;
+        Some(manifest)
     }
 
     /// `featureSets/update` of an agent: it can only narrow the operator's settings (MCPL-157).
     pub fn update(&self, caller: &Caller, params: Option<&str>) {
+        if version_of(caller) == McplVersion::V0_5 {
+            // A notification alters no grant (0.5 §6.7): only what it disables counts.
+            let (update, _) = Update::parse(params.unwrap_or("{}"));
+            let narrowing = Update {
+                disabled: update.disabled,
+                ..Update::default()
+            };
+            self.apply_update(caller, &narrowing);
+            return;
+        }
         let (update, refused) = Update::parse(params.unwrap_or("{}"));
         if !refused.is_empty() {
             let refused = refused.join("; ");
             tracing::warn!(agent = %caller.agent, refused, "a part of featureSets/update cannot be read");
         }
+        self.apply_update(caller, &update);
+    }
+
+    fn apply_update(&self, caller: &Caller, update: &Update) {
         let mut hosts = self.lock_hosts();
         if let Some(host) = hosts.get_mut(&caller.connection) {
             let names: Vec<String> = host.announced.keys().cloned().collect();
-            host.filter
-                .update(&update, names.iter().map(String::as_str));
+            host.filter.update(update, names.iter().map(String::as_str));
         }
     }
 
@@ -237,6 +316,19 @@ impl McplAgents {
         if added.is_empty() && removed.is_empty() {
             return;
         }
+        if version_of(caller) == McplVersion::V0_5 {
+            let manifest = |sets| serde_json::from_str(&render_manifest(sets)).unwrap_or_default();
+            let (before, after): (Value, Value) = (manifest(&host.announced), manifest(&now));
+            let params = json!({
+                "revision": after["revision"],
+                "domains": manifest::changed_domains(&before, &after),
+            });
+            let params = params.to_string();
+            let frame = jsonrpc::notification(ManifestChanged::METHOD, Some(&params));
+            agent.send(frame.into(), Delivery::Reliable);
+            host.announced = now;
+            return;
+        }
         let params = match sets_form(caller) {
             FeatureSetForm::ByName => json!({"added": added, "removed": removed}),
             // The names are keys here, and are members of the sets, too.
@@ -262,6 +354,40 @@ impl McplAgents {
     fn lock_hosts(&self) -> MutexGuard<'_, HashMap<ConnectionId, HostState>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The kernel's manifest for a host of 0.5, with its revision.
+fn render_manifest(sets: &BTreeMap<String, FeatureSet>) -> String {
+    let sets = serde_json::to_string(sets).expect("sets are always JSON");
+    let manifest = format!(r#"{{{DECLARED_0_5},"featureSets":{sets}}}"#);
+    let digest = serde_json::from_str(&manifest).map(|manifest| manifest::digest(&manifest));
+    match digest {
+        Ok(Ok(revision)) => set_members(&manifest, &[("revision", &quote(&revision))]),
+        // The name of a set or server is no identifier of a manifest: it has no revision then.
+        Ok(Err(_)) | Err(_) => manifest,
+    }
+}
+
+/// A server's set in the words of the version that an agent speaks; `None` if it uses only what that version does not
+/// have.
+fn in_words_of(spoken: McplVersion, own: McplVersion, set: FeatureSet) -> Option<FeatureSet> {
+    if spoken == own {
+        return Some(set);
+    }
+    let words = Capability::all(spoken).iter().copied();
+    let uses: BTreeSet<Capability> = words
+        .filter(|word| {
+            set.uses
+                .iter()
+                .any(|used| word.is_part_of(*used) || used.is_part_of(*word))
+        })
+        .collect();
+    let scoped = set.scoped && spoken == McplVersion::V0_4;
+    (!uses.is_empty()).then_some(FeatureSet {
+        uses,
+        scoped,
+        ..set
+    })
 }
 
 impl McplAgent {

@@ -127,9 +127,11 @@ pub(crate) fn server_target(server: &ServerId) -> Target {
 /// The outcome of an operation with this error: disabled or undeclared features count as denied.
 #[must_use]
 pub(crate) fn outcome_of_error(error: &McplError) -> Outcome {
-    use mgp_protocol::mcpl::error::{CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET};
+    use mgp_protocol::mcpl::error::{
+        CAPABILITY_DENIED, CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET,
+    };
     match error.code {
-        NOT_ENABLED | UNKNOWN_SET | CHANNEL_NOT_PERMITTED => Outcome::Denied,
+        NOT_ENABLED | UNKNOWN_SET | CAPABILITY_DENIED | CHANNEL_NOT_PERMITTED => Outcome::Denied,
         _ => Outcome::Failure,
     }
 }

@@ -10,11 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_json::lookalike;
 use mgp_mcpl_engine::feature_sets::{ChangeBudget, FeatureSets, ServerSets};
+use mgp_mcpl_engine::grants::ManifestImpact;
 use mgp_mcpl_engine::policy::{ApprovedSets, McplServerRules, SetPattern, Switches};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::feature_sets::{Changed, DeclaredSets, FeatureSet, Update};
+use mgp_protocol::mcpl::grants::{GrantReceipt, GrantUpdate};
+use mgp_protocol::mcpl::{McplVersion, ServerCapabilities};
 use mgp_protocol::mgp::audit::{Actor, EventType, Outcome, TraceId};
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{randomness, task};
@@ -60,9 +63,59 @@ struct FeatureSetState {
 struct McplConnection {
     number: u64,
     link: Weak<Link>,
+    /// As the operator decided.
     sets: Arc<ServerSets>,
+    /// The part of them that is in force: of a server of 0.5 what it has accepted.
+    in_force: Arc<ServerSets>,
+    grant: GrantExchange,
     changes: ChangeBudget,
     warned: bool,
+}
+
+/// The exchange of grants with a server of 0.5. One request is in flight at a time, so that the server gets them in
+/// order.
+#[derive(Debug, Default)]
+struct GrantExchange {
+    /// The last grant that the server accepted, less what was revoked since.
+    accepted: Option<GrantUpdate>,
+    /// The grant in force was not sent yet.
+    is_unsent: bool,
+    in_flight: Option<GrantUpdate>,
+    /// A request for its manifest is in flight, and whether another change was reported meanwhile.
+    fetching: Option<bool>,
+}
+
+/// A grant that has to be sent.
+#[derive(Debug)]
+pub(crate) struct UnsentGrant {
+    pub(crate) link: Arc<Link>,
+    pub(crate) update: GrantUpdate,
+}
+
+impl McplConnection {
+    /// Replaces the sets. What is revoked is out of force at once; what is added waits for the server's receipt.
+    fn set_sets(&mut self, sets: Arc<ServerSets>) {
+        if let Some(accepted) = &mut self.grant.accepted {
+            let now = sets.grant_update();
+            accepted.enabled.retain(|set| now.enabled.contains(set));
+            accepted
+                .effective_capabilities
+                .retain(|capability| now.effective_capabilities.contains(capability));
+        }
+        self.grant.is_unsent = sets.abilities.version == McplVersion::V0_5;
+        self.sets = sets;
+        self.refresh_in_force();
+    }
+
+    fn refresh_in_force(&mut self) {
+        self.in_force = match self.sets.abilities.version {
+            McplVersion::V0_4 => self.sets.clone(),
+            McplVersion::V0_5 => {
+                let accepted = self.grant.accepted.as_ref();
+                Arc::new(self.sets.limit_to_accepted(accepted))
+            }
+        };
+    }
 }
 
 /// The file of switches and of approved declarations.
@@ -188,20 +241,23 @@ impl FeatureSetStore {
         let sets = state.evaluate_with(server, |rules, switches, approved| {
             Arc::new(ServerSets::new(declared, rules, switches, approved))
         });
-        let connection = McplConnection {
+        let mut connection = McplConnection {
             number: link.number,
             link: Arc::downgrade(link),
             sets: sets.clone(),
+            in_force: sets.clone(),
+            grant: GrantExchange::default(),
             changes: ChangeBudget::new(now_ms()),
             warned: false,
         };
+        connection.set_sets(sets.clone());
         let connections = state.connections.entry(server.clone()).or_default();
         if connections.len() >= CONNECTIONS_MAX {
             connections.remove(0);
         }
         connections.push(connection);
         self.publish(&state);
-        send_update(link, &sets.update());
+        send_update(link, &sets);
     }
 
     /// Removes a connection that has ended. False when it was unknown.
@@ -271,13 +327,114 @@ impl FeatureSetStore {
             return false;
         }
         let sets = Arc::new(sets);
-        let update = sets.update();
         let connections = state.connections.get_mut(server).into_iter().flatten();
         let connection = connections.filter(|connection| connection.number == number);
-        connection.for_each(|connection| connection.sets = sets.clone());
+        connection.for_each(|connection| connection.set_sets(sets.clone()));
         self.publish(state);
-        send_update(&link, &update);
+        send_update(&link, &sets);
         true
+    }
+
+    /// The grants of a server's connections that have to be sent now. Each is followed by [`Self::finish_grant`].
+    pub(crate) fn take_unsent_grants(&self, server: &ServerId) -> Vec<UnsentGrant> {
+        let mut state = self.lock_state();
+        let connections = state.connections.get_mut(server).into_iter().flatten();
+        let unsent = connections.filter_map(|connection| {
+            let grant = &mut connection.grant;
+            if !grant.is_unsent || grant.in_flight.is_some() {
+                return None;
+            }
+            let link = connection.link.upgrade()?;
+            let update = connection.sets.grant_update();
+            grant.is_unsent = false;
+            grant.in_flight = Some(update.clone());
+            Some(UnsentGrant { link, update })
+        });
+        unsent.collect()
+    }
+
+    /// Applies a server's receipt; `None` if it gave none. A receipt never widens anything. True if another grant has to
+    /// be sent, or what is in force changed.
+    pub(crate) fn finish_grant(
+        &self,
+        server: &ServerId,
+        number: u64,
+        receipt: Option<&GrantReceipt>,
+    ) -> bool {
+        let mut state = self.lock_state();
+        let connections = state.connections.get_mut(server).into_iter().flatten();
+        let mut connections = connections.filter(|connection| connection.number == number);
+        let Some(connection) = connections.next() else {
+            return false;
+        };
+        let sent = connection.grant.in_flight.take();
+        if connection.grant.is_unsent {
+            // It was about a grant that is no longer the current one.
+            return true;
+        }
+        connection.grant.accepted = match receipt {
+            Some(GrantReceipt::Accepted { .. }) => sent,
+            Some(GrantReceipt::Refused { .. }) => None,
+            // Nothing is added without a receipt.
+            None => connection.grant.accepted.take(),
+        };
+        let before = connection.in_force.clone();
+        connection.refresh_in_force();
+        let is_changed = before != connection.in_force;
+        self.publish(&state);
+        is_changed
+    }
+
+    /// Begins a fetch of the server's manifest, if its rate allows one and none is in flight.
+    pub(crate) fn begin_fetch(&self, server: &ServerId, number: u64) -> Option<Arc<Link>> {
+        let mut state = self.lock_state();
+        let connections = state.connections.get_mut(server).into_iter().flatten();
+        let mut connections = connections.filter(|connection| connection.number == number);
+        let connection = connections.next()?;
+        let link = connection.link.upgrade()?;
+        if let Some(again) = &mut connection.grant.fetching {
+            *again = true;
+            return None;
+        }
+        if !connection.changes.try_take(now_ms()) {
+            if !std::mem::replace(&mut connection.warned, true) {
+                link.log
+                    .push_note("its manifest changes too often: these changes are ignored");
+            }
+            return None;
+        }
+        connection.grant.fetching = Some(false);
+        Some(link)
+    }
+
+    /// Applies a fetched manifest, if there is one; the comparison with what was in force decides. Returns its impacts,
+    /// and true if the manifest changed again meanwhile.
+    pub(crate) fn finish_fetch(
+        &self,
+        server: &ServerId,
+        number: u64,
+        manifest: Option<&ServerCapabilities>,
+    ) -> (Vec<ManifestImpact>, bool) {
+        let mut guard = self.lock_state();
+        let state = &mut *guard;
+        let evaluated = manifest.map(|manifest| {
+            state.evaluate_with(server, |rules, switches, approved| {
+                Arc::new(ServerSets::new(manifest, rules, switches, approved))
+            })
+        });
+        let connections = state.connections.get_mut(server).into_iter().flatten();
+        let mut connections = connections.filter(|connection| connection.number == number);
+        let Some(connection) = connections.next() else {
+            return (Vec::new(), false);
+        };
+        let again = connection.grant.fetching.take() == Some(true);
+        let Some(sets) = evaluated.filter(|sets| *sets != connection.sets) else {
+            return (Vec::new(), again);
+        };
+        let impacts = ServerSets::impacts_of_change(&connection.sets, &sets);
+        connection.set_sets(sets);
+        self.publish(state);
+        (impacts, again)
     }
 
     /// Applies a changed configuration; returns the affected servers.
@@ -456,13 +613,9 @@ impl FeatureSetStore {
                 if sets == *connection.sets {
                     continue;
                 }
-                connection.sets = Arc::new(sets);
-                updates.extend(
-                    connection
-                        .link
-                        .upgrade()
-                        .map(|link| (link, connection.sets.update())),
-                );
+                connection.set_sets(Arc::new(sets));
+                let link = connection.link.upgrade();
+                updates.extend(link.map(|link| (link, connection.sets.clone())));
                 if changed.last() != Some(server) {
                     changed.push(server.clone());
                 }
@@ -470,16 +623,17 @@ impl FeatureSetStore {
         }
         state.connections = all;
         self.publish(state);
-        for (link, update) in updates {
-            send_update(&link, &update);
+        for (link, sets) in updates {
+            send_update(&link, &sets);
         }
         changed
     }
 
     fn publish(&self, state: &FeatureSetState) {
         let servers = state.connections.iter();
-        let servers = servers
-            .filter_map(|(id, connections)| Some((id.clone(), connections.last()?.sets.clone())));
+        let servers = servers.filter_map(|(id, connections)| {
+            Some((id.clone(), connections.last()?.in_force.clone()))
+        });
         let servers: BTreeMap<_, _> = servers.collect();
         self.has_connections
             .store(!servers.is_empty(), Ordering::Relaxed);
@@ -511,8 +665,12 @@ impl FeatureSetState {
     }
 }
 
-fn send_update(link: &Arc<Link>, update: &Update) {
-    let params = serde_json::to_string(update).expect("an update is always JSON");
+/// Notifies a server of 0.4. One of 0.5 gets a request, for [`FeatureSetStore::take_unsent_grants`].
+fn send_update(link: &Arc<Link>, sets: &ServerSets) {
+    if sets.abilities.version == McplVersion::V0_5 {
+        return;
+    }
+    let params = serde_json::to_string(&sets.update()).expect("an update is always JSON");
     link.notify(Update::METHOD, Some(&params));
 }
 

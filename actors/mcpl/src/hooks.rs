@@ -8,6 +8,7 @@
 mod after_inference;
 mod before_inference;
 mod gate;
+mod lifecycle;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,7 +17,7 @@ use mgp_mcpl_engine::feature_sets::ServerSets;
 use mgp_mcpl_engine::hooks::HookPolicy;
 use mgp_mcpl_engine::hooks::nesting::{HookDepths, NestedInference, should_notify};
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::mcpl::context::AfterInference;
+use mgp_protocol::mcpl::context::{AfterInference, Position};
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::time::monotonic_now;
@@ -296,6 +297,21 @@ impl SharedHooks {
             Ok(())
         } else {
             Err(format!("the agent does not want the set {set:?}"))
+        }
+    }
+
+    /// Whether a server may add at this position now, whatever was granted when it was asked (0.5 §5.4).
+    fn check_position(&self, server: &ServerId, position: Position) -> Result<(), String> {
+        let sets = self.deps.host.sets().load();
+        let needed = match position {
+            Position::System => Capability::InjectSystem,
+            Position::BeforeUser => Capability::InjectBeforeUser,
+            Position::AfterUser => Capability::InjectAfterUser,
+        };
+        if sets.get(server).is_some_and(|sets| sets.is_granted(needed)) {
+            Ok(())
+        } else {
+            Err(format!("{needed} is not granted"))
         }
     }
 

@@ -1,5 +1,6 @@
 //! The host side of MCPL: sends requests and notifications to servers, and handles theirs.
 
+mod grants;
 mod set_approvals;
 
 use std::sync::{Arc, OnceLock};
@@ -10,9 +11,9 @@ use mgp_mcpl_engine::feature_sets::FeatureSets;
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::feature_sets::{Changed, is_valid_name};
 use mgp_protocol::mcpl::scope::{Elevate, ElevateResult};
+use mgp_protocol::mcpl::{ManifestChanged, McplError};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::{EventSink, task};
@@ -153,6 +154,7 @@ impl McplHost {
         params: &str,
         deadline: Duration,
     ) -> Result<Bytes, Refusal> {
+        self.authorize(server, method)?;
         let link = self.link(server)?;
         Box::pin(link.request_mcpl(method, params, deadline)).await
     }
@@ -169,6 +171,7 @@ impl McplHost {
         params: &str,
         most: Duration,
     ) -> Result<Bytes, Refusal> {
+        self.authorize(server, method)?;
         let link = self.link(server)?;
         let call_timeout = link.limits.call_timeout;
         let deadline = if call_timeout.is_zero() {
@@ -189,8 +192,16 @@ impl McplHost {
         method: &'static str,
         params: &str,
     ) -> Result<(), Refusal> {
+        self.authorize(server, method)?;
         self.link(server)?.notify(method, Some(params));
         Ok(())
+    }
+
+    /// Whether a message of this method may pass between the kernel and this server now (0.5 §5.4).
+    fn authorize(&self, server: &ServerId, method: &str) -> Result<(), McplError> {
+        let sets = self.sets().load();
+        sets.get(server)
+            .map_or(Ok(()), |sets| sets.authorize(method))
     }
 
     fn link(&self, server: &ServerId) -> Result<Arc<Link>, Refusal> {
@@ -220,6 +231,7 @@ impl McplHost {
         for handler in self.handlers.get().into_iter().flatten() {
             handler.events.send(event.clone());
         }
+        self.send_grants(server);
     }
 
     fn handle_connected(self: &Arc<Self>, server: ServerId, link: &Arc<Link>) {
@@ -245,12 +257,17 @@ impl McplHost {
             }
             return;
         }
+        if let Err(error) = self.authorize(&server, method) {
+            self.reject_message(&server, message, error);
+            return;
+        }
         let server_message = McplServerMessage {
             server,
             link,
             message,
         };
         match method {
+            ManifestChanged::METHOD => self.fetch_manifest(&server_message.server, link),
             Changed::METHOD => self.handle_sets_changed(&server_message),
             Elevate::METHOD => self.handle_elevate(server_message),
             _ => {
@@ -265,6 +282,21 @@ impl McplHost {
                     }
                 }
             }
+        }
+    }
+
+    /// Rejects a message that the version or the grant of its server does not have. The set that it names decides
+    /// nothing.
+    fn reject_message(&self, server: &ServerId, message: McplMessage, error: McplError) {
+        let record = McplRecord {
+            outcome: audit::outcome_of_error(&error),
+            reason: Some(&error.message),
+            details: json!({"data": error.data}),
+            ..McplRecord::from_server(server, message.method)
+        };
+        audit::record(&self.audit, &record);
+        if let Some((_, reply)) = message.request {
+            reply.send(Err(error));
         }
     }
 

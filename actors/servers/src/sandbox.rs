@@ -43,7 +43,8 @@ pub(crate) use egress::{EgressProxy, EgressSocket};
 pub use kernel_confinement::confine_kernel_process;
 pub use launcher_main::launch;
 pub use probe::probe;
-pub use program_pins::{find_change, pin_programs};
+pub(crate) use program_pins::check_seal;
+pub use program_pins::{compute_sha256, find_change, pin_programs};
 
 /// The variable with the policy; removed by the launcher.
 const POLICY_VAR: &str = "MGP_SANDBOX_POLICY";

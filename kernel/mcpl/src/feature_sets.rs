@@ -1,13 +1,14 @@
 //! The feature sets that servers declare, and which of them are enabled (MCPL §6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::error::MissingUse;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, SETS_MAX, ScopePatterns, Update};
+use mgp_protocol::mcpl::grants::{ReceivedGrant, UnavailableFeature};
 use mgp_protocol::mcpl::negotiation::McplFeatures;
-use mgp_protocol::mcpl::{McplError, ServerCapabilities};
+use mgp_protocol::mcpl::{McplError, McplVersion, ServerCapabilities};
 
 use crate::policy::{
     ApprovedSets, McplServerRules, SetReason, Switches, exceeds_approved, is_enabled,
@@ -66,6 +67,8 @@ pub struct ServerSets {
     pub abilities: McplFeatures,
     /// Its sets, by name.
     pub sets: BTreeMap<String, DeclaredSet>,
+    /// What it may do and receive, if it speaks 0.5.
+    pub grant: BTreeSet<Capability>,
     /// Configured sets of tools.
     pub(crate) tools: BTreeMap<String, String>,
 }
@@ -102,6 +105,20 @@ pub enum ToolSet<'a> {
     Ambiguous(Vec<&'a str>),
 }
 
+impl DeclaredSet {
+    /// Whether it uses this capability, or what includes it.
+    #[must_use]
+    pub fn uses(&self, capability: Capability) -> bool {
+        let mut uses = self.set.uses.iter();
+        uses.any(|used| capability.is_part_of(*used))
+    }
+
+    /// Whether its tools are called: those of a set that waits for its server's receipt are, as tools are MCP's own.
+    fn allows_tools(&self) -> bool {
+        self.enabled || self.reason == SetReason::Unanswered
+    }
+}
+
 impl ServerSets {
     /// The sets of a server with these declarations.
     #[must_use]
@@ -114,6 +131,7 @@ impl ServerSets {
         let mut sets = Self {
             abilities: capabilities.features,
             sets: BTreeMap::new(),
+            grant: BTreeSet::new(),
             tools: BTreeMap::new(),
         };
         for (name, set) in &capabilities.sets.sets {
@@ -168,6 +186,7 @@ impl ServerSets {
             declared_set.set.scoped |= scope.is_some();
             declared_set.scope = scope.cloned().unwrap_or_default();
         }
+        self.derive_grant(rules);
         self.tools = rules.map(|rules| rules.tools.clone()).unwrap_or_default();
     }
 
@@ -219,23 +238,37 @@ impl ServerSets {
     ///
     /// # Errors
     /// -32003 for one that is not declared, -32001 for one that is not enabled, does not use this, or belongs
-    /// to a server that does not declare this (MCPL §6.6).
+    /// to a server that does not declare this (MCPL §6.6); -32002 if the grant of 0.5 lacks this.
     pub(crate) fn find_usable_set(
         &self,
         set: &str,
         uses: Capability,
     ) -> Result<&DeclaredSet, McplError> {
+        if !self.is_granted(uses) {
+            return Err(McplError::capability_denied(uses));
+        }
         let Some(declared_set) = self.sets.get(set) else {
             return Err(McplError::unknown_set(set));
         };
-        if !declared_set.set.uses.contains(&uses) {
-            return Err(McplError::missing_use(set, uses, MissingUse::InSet));
+        let is_0_5 = self.abilities.version == McplVersion::V0_5;
+        if !declared_set.uses(uses) {
+            let error = McplError::missing_use(set, uses, MissingUse::InSet);
+            return Err(if is_0_5 {
+                McplError {
+                    message: error.message,
+                    ..McplError::set_disabled(set)
+                }
+            } else {
+                error
+            });
         }
         if !self.abilities.has_capability(uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
         }
         if declared_set.enabled {
             Ok(declared_set)
+        } else if is_0_5 {
+            Err(McplError::set_disabled(set))
         } else {
             Err(McplError::not_enabled(set, true))
         }
@@ -243,10 +276,10 @@ impl ServerSets {
 
     /// The enabled sets with this capability, if the server declares it.
     pub fn sets_using(&self, uses: Capability) -> impl Iterator<Item = (&str, &DeclaredSet)> {
-        let declared = self.abilities.has_capability(uses);
+        let declared = self.abilities.has_capability(uses) && self.is_granted(uses);
         let all = self.sets.iter();
         let using = all.filter(move |(_, declared_set)| {
-            declared && declared_set.enabled && declared_set.set.uses.contains(&uses)
+            declared && declared_set.enabled && declared_set.uses(uses)
         });
         using.map(|(name, declared_set)| (name.as_str(), declared_set))
     }
@@ -257,7 +290,7 @@ impl ServerSets {
     pub(crate) fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
         if let Some(named) = self.tools.get(tool).map(String::as_str).or(defined) {
             return match self.sets.get_key_value(named) {
-                Some((name, declared_set)) if declared_set.enabled => {
+                Some((name, declared_set)) if declared_set.allows_tools() => {
                     ToolSet::Member(name, declared_set)
                 }
                 Some((name, _)) => ToolSet::Disabled(name),
@@ -270,7 +303,9 @@ impl ServerSets {
         let able: Vec<_> = self.sets.iter().filter(able).collect();
         match able.as_slice() {
             [] => ToolSet::None,
-            [(name, declared_set)] if declared_set.enabled => ToolSet::Member(name, declared_set),
+            [(name, declared_set)] if declared_set.allows_tools() => {
+                ToolSet::Member(name, declared_set)
+            }
             [(name, _)] => ToolSet::Disabled(name),
             several => {
                 let scoped = several
@@ -336,6 +371,10 @@ pub struct AgentSets {
     choices: BTreeMap<String, bool>,
     /// Scope patterns by set.
     scopes: BTreeMap<String, ScopePatterns>,
+    /// A host of 0.5: what it did not grant is closed.
+    is_closed: bool,
+    /// Its grant.
+    grant: BTreeSet<Capability>,
 }
 
 /// Most sets of one agent; further ones are ignored.
@@ -371,10 +410,52 @@ impl AgentSets {
         }
     }
 
+    /// Of a host that speaks 0.5, which grants nothing before its first policy (0.5 §5.3).
+    #[must_use]
+    pub fn closed() -> Self {
+        Self {
+            is_closed: true,
+            ..Self::default()
+        }
+    }
+
+    /// Applies the policy of a host of 0.5 to the announced sets; returns those that it leaves unavailable for a lack of
+    /// capabilities.
+    pub fn apply_grant<'a>(
+        &mut self,
+        received: &ReceivedGrant,
+        announced: impl Iterator<Item = (&'a String, &'a FeatureSet)>,
+    ) -> Vec<UnavailableFeature> {
+        self.grant = received.granted();
+        self.choices.clear();
+        let mut lacking = Vec::new();
+        for (name, set) in announced.take(CHOICES_MAX) {
+            let missing: BTreeSet<Capability> = set.uses.difference(&self.grant).copied().collect();
+            let is_open = missing.is_empty() && received.selects(name);
+            self.choices.insert(name.clone(), is_open);
+            if !missing.is_empty() {
+                lacking.push(UnavailableFeature::new(name.clone(), missing));
+            }
+        }
+        lacking
+    }
+
+    /// Takes the grant back, after a policy that cannot be read.
+    pub fn revoke(&mut self) {
+        self.grant.clear();
+        self.choices.clear();
+    }
+
+    /// Whether a host grants this. A host of 0.4 has no grant.
+    #[must_use]
+    pub fn grants(&self, capability: Capability) -> bool {
+        !self.is_closed || self.grant.contains(&capability)
+    }
+
     /// Whether the agent wants a set, by its name for agents.
     #[must_use]
     pub fn allows(&self, name: &str) -> bool {
-        self.choices.get(name).copied().unwrap_or(true)
+        self.choices.get(name).copied().unwrap_or(!self.is_closed)
     }
 
     /// The agent's scope patterns of a set, by its name for agents.

@@ -7,8 +7,10 @@
 pub mod channels;
 pub mod conversations;
 pub mod feature_sets;
+pub mod grants;
 pub mod hooks;
 pub mod inference;
+pub mod manifest;
 pub mod names;
 pub mod policy;
 pub mod push;

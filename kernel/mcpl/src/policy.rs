@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use mgp_protocol::mcpl::McplVersion;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_valid_name};
+use mgp_protocol::mcpl::grants::matches_path;
 
 use crate::scopes::ScopeRules;
 
@@ -13,6 +15,8 @@ pub struct McplServerRules {
     pub enable: Vec<SetPattern>,
     /// Disabled sets.
     pub disable: Vec<SetPattern>,
+    /// Denied capabilities of a server that speaks MCPL 0.5, whichever sets are enabled.
+    pub deny: Vec<CapabilityPattern>,
     /// The set of each tool, by the server's own tool name.
     pub tools: BTreeMap<String, String>,
     /// Scope rules by set.
@@ -27,6 +31,37 @@ pub struct SetPattern(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither the name of a feature set nor a pattern like `memory.*`")]
 pub struct SetPatternError(String);
+
+/// A capability path of MCPL 0.5, in which `*` is one segment (0.5 §5.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapabilityPattern(String);
+
+/// The pattern denies nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} matches no capability of MCPL 0.5; `*` is one segment, as in `channels.*`")]
+pub struct CapabilityPatternError(String);
+
+impl CapabilityPattern {
+    /// Reads `contextHooks.beforeInference.inject.system` or `channels.*`.
+    ///
+    /// # Errors
+    /// [`CapabilityPatternError`] if it matches no capability, because it would deny nothing.
+    pub fn parse(text: &str) -> Result<Self, CapabilityPatternError> {
+        let pattern = Self(text.to_owned());
+        let mut all = Capability::all(McplVersion::V0_5).iter();
+        if all.any(|one| pattern.matches(*one)) {
+            Ok(pattern)
+        } else {
+            Err(CapabilityPatternError(text.chars().take(200).collect()))
+        }
+    }
+
+    /// Whether it matches this capability.
+    #[must_use]
+    pub(crate) fn matches(&self, capability: Capability) -> bool {
+        matches_path(&self.0, capability.as_str())
+    }
+}
 
 impl SetPattern {
     /// Reads `memory.retrieval`, `memory.*` or `*`.
@@ -75,6 +110,10 @@ pub enum SetReason {
     Switched(SetPattern),
     /// The configuration.
     Configured(SetPattern),
+    /// It uses a capability that its server does not declare, or that `deny` denies.
+    Denied(Capability),
+    /// Its server has not accepted the grant.
+    Unanswered,
     /// Neither switched nor configured.
     Default,
 }
@@ -86,6 +125,12 @@ impl SetReason {
         match self {
             Self::Switched(pattern) => format!("switched by hand ({})", pattern.as_str()),
             Self::Configured(pattern) => format!("[mcpl] of mgp.toml ({})", pattern.as_str()),
+            Self::Denied(capability) => {
+                format!(
+                    "{capability} is denied by [mcpl] of mgp.toml, or not declared by the server"
+                )
+            }
+            Self::Unanswered => "the server has not accepted the grant".to_owned(),
             Self::Default => "default".to_owned(),
         }
     }
@@ -216,7 +261,8 @@ mod tests {
     /// MCPL-110: sets with push, hooks, inference or channels are off until the operator enables them.
     #[test]
     fn only_tools_are_on_by_default() {
-        for capability in Capability::ALL {
+        let all = [McplVersion::V0_4, McplVersion::V0_5].map(Capability::all);
+        for capability in all.concat() {
             assert_eq!(
                 is_enabled_by_default(&set(&[capability])),
                 capability == Capability::Tools,

@@ -8,6 +8,7 @@ pub mod owner_refusal;
 mod reason;
 mod relayed_error;
 mod spec;
+mod tool_rejection;
 mod unanswered_call;
 
 use serde_json::json;
@@ -24,6 +25,7 @@ pub use self::reason::RefusalReason;
 use self::relayed_error::peer_http_status;
 pub(crate) use self::spec::RefusalSpec;
 pub(crate) use self::spec::legacy_code;
+pub use self::tool_rejection::{PeerRejection, ToolRejection};
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// The code of "resource not found" up to 2025-11-25; later versions use -32602.
@@ -219,6 +221,9 @@ pub enum Refusal {
     /// Denied by policy, a validator or a limit.
     #[error("{0}")]
     Denied(Box<Denial>),
+    /// A tool call that policy denied, for a caller that speaks tool rejections (MGP 0.6.1 §14.7).
+    #[error("{}", .0.refusal)]
+    Rejected(Box<ToolRejection>),
     /// A tool call without an answer of its server, with its known outcome.
     #[error("{0}")]
     Unanswered(Box<UnansweredCall>),
@@ -272,6 +277,9 @@ impl Refusal {
     /// Renders it for a caller without MGP, in this version.
     #[must_use]
     pub fn render(&self, version: Version) -> Rendered {
+        if let Self::Rejected(rejection) = self {
+            return Rendered::Result(rejection.render(version));
+        }
         if let Some(error) = self.relayed_error() {
             let plain = mgp::strip_mgp(error);
             return Rendered::Error(plain.unwrap_or_else(|| error.to_owned()));
@@ -325,6 +333,9 @@ impl Refusal {
         if let Self::Unanswered(call) = self {
             return call.refusal.root();
         }
+        if let Self::Rejected(rejection) = self {
+            return rejection.refusal.root();
+        }
         self
     }
 
@@ -374,6 +385,7 @@ impl Refusal {
             }
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
+            Self::Rejected(rejection) => rejection.refusal.data(),
             Self::Unanswered(call) => Some(call.data("callId")),
             // Legacy versions are negotiated by `initialize`, not named in `_meta`.
             Self::UnsupportedVersion { requested } => {

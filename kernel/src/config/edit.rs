@@ -35,6 +35,10 @@ pub(crate) struct NewServer {
     pub(crate) idle_stop_secs: Option<u32>,
     /// `[servers.mgp] trust_level`.
     pub(crate) trust_level: Option<String>,
+    /// `[servers.mgp] seal`.
+    pub(crate) seal: Option<String>,
+    /// `[servers.mgp] entry_point`.
+    pub(crate) entry_point: Option<String>,
     /// `[servers.mgp] restart_policy`.
     pub(crate) restart_policy: Option<String>,
     /// The tools that it offers or hides.
@@ -245,6 +249,8 @@ impl NewServer {
         set("idle_stop_secs", idle_stop.map(Into::into));
         let mgp = [
             ("trust_level", &self.trust_level),
+            ("seal", &self.seal),
+            ("entry_point", &self.entry_point),
             ("restart_policy", &self.restart_policy),
         ];
         let mgp = mgp

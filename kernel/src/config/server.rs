@@ -6,12 +6,14 @@ mod passed_headers;
 mod reach;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mgp_engine::env::{AgentValue, find_secrets};
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
+use mgp_engine::servers::sandbox::Seal;
 use mgp_engine::servers::spec::{
     CallbackAttribution, IdleStop, MgpConfig, PerAgent, ReplicaMode, RestartConfig, RestartPolicy,
     ServerInstances, ServerSpec, ServerTransport, StartMode,
@@ -96,7 +98,11 @@ pub(super) fn read_server(
     }
     let mut restart = RestartConfig::default();
     read_restart(entry, &mut restart);
-    let mgp = read_mgp(entry, &mut restart, &mut tools);
+    let mut mgp = read_mgp(entry, &mut restart, &mut tools);
+    if let (Some(ServerTransport::Http { .. }), Some(_)) = (&reach, &mgp.seal) {
+        let why = "is reached at its `url`: no file of it is here that a `seal` could be of, leave it out";
+        entry.reject_use("mgp", why);
+    }
     let mut mcpl = true;
     entry.flag("mcpl", &mut mcpl);
     let client_extensions = read_client_extensions(entry);
@@ -113,6 +119,9 @@ pub(super) fn read_server(
     entry.subsection("sandbox", |section| {
         read_server_sandbox(section, &mut sandbox)
     });
+    if sandbox.is_seal_required {
+        mgp.require_seal();
+    }
     Some(ServerSpec {
         id,
         transport: reach?,
@@ -293,26 +302,38 @@ fn read_mgp(
         if let Some(text) = section.text("trust_level") {
             mgp.trust_level = read_trust(section, &text);
         }
+        mgp.seal = read_seal(section);
         read_restart(section, restart);
         read_server_rules(section, tools);
     });
     mgp
 }
 
+/// A malformed seal rejects the entry: it must not count as none.
+fn read_seal(section: &mut Section<'_, '_, '_>) -> Option<Seal> {
+    let mut digest: Option<String> = None;
+    section.parse("seal", Seal::parse_digest, &mut digest);
+    let entry_point = section.text("entry_point");
+    if entry_point.is_some() && section.span("seal").is_none() {
+        let why = "has no `seal`, which `entry_point` names the file of";
+        section.reject_use("entry_point", why);
+    }
+    digest.map(|sha256| Seal {
+        entry_point: entry_point.map(|path| PathBuf::from(*path.get_ref())),
+        sha256,
+    })
+}
+
 /// A-20: the upstream project's names are aliases, and unknown names get the lowest trust.
 fn read_trust(section: &mut Section<'_, '_, '_>, text: &Spanned<&str>) -> TrustLevel {
-    match *text.get_ref() {
-        "trusted" | "core" => TrustLevel::Trusted,
-        "standard" => TrustLevel::Standard,
-        "sandboxed" | "experimental" | "untrusted" => TrustLevel::Sandboxed,
-        unknown => {
-            let message = format!(
-                "unknown `trust_level` `{unknown}` in {} is taken as `sandboxed`; known are \
-                 `trusted`, `standard` and `sandboxed`",
-                section.name()
-            );
-            section.warn(text.span(), message);
-            TrustLevel::Sandboxed
-        }
-    }
+    let word = *text.get_ref();
+    TrustLevel::parse(word).unwrap_or_else(|| {
+        let message = format!(
+            "unknown `trust_level` `{word}` in {} is taken as `sandboxed`; known are \
+             `trusted`, `standard` and `sandboxed`",
+            section.name()
+        );
+        section.warn(text.span(), message);
+        TrustLevel::Sandboxed
+    })
 }

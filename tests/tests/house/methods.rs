@@ -50,7 +50,7 @@ fn address(method: &str) -> (String, String) {
     let name = method.strip_prefix("notifications/").unwrap_or(method);
     let name = name.replace("mgp.", "mgp/").replace('.', "/");
     let family = match name.split('/').next() {
-        Some("mgp") => "",
+        Some("mgp" | "mcpl") => "",
         Some(first) if OF_MCPL.contains(&first) => "mcpl/",
         Some(_) | None => "mcp/",
     };

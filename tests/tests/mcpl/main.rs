@@ -10,6 +10,7 @@ mod hooks;
 mod hosts;
 mod inference;
 mod negotiation;
+mod newer;
 mod push;
 mod real_programs;
 mod scene;

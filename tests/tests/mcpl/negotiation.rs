@@ -250,7 +250,11 @@ async fn kernel_declares_a_whole_host_to_servers() {
         .iter()
         .filter(|frame| frame["method"] == "initialize");
     let params = &initialize.next().unwrap()["params"];
-    assert_eq!(params["capabilities"]["experimental"]["mcpl"], host());
+    let mut whole = host();
+    whole["versions"] = json!(["0.4", "0.5"]);
+    whole["inferenceLifecycle"] = json!(true);
+    whole["channels"]["incoming"] = json!(true);
+    assert_eq!(params["capabilities"]["experimental"]["mcpl"], whole);
 }
 
 /// MCPL-151: see also `feature_sets`.

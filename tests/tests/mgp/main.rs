@@ -10,6 +10,7 @@ mod events;
 mod finding;
 mod health;
 mod negotiation;
+mod newer;
 mod permissions;
 mod registering;
 mod sandbox;

@@ -510,14 +510,20 @@ async fn assert_plain(version: &str) {
     );
 }
 
-/// MGP-274.
+/// MGP-274, EXT-160.
 #[tokio::test]
 async fn server_of_another_minor_version_gets_the_lower_one() {
-    for (theirs, common) in [("0.1.0", "0.1.0"), ("0.2.0", "0.2.0"), ("0.3.0", "0.2.0")] {
+    for (theirs, common, differs) in [
+        ("0.1.0", "0.1.0", true),
+        ("0.2.0", "0.2.0", false),
+        ("0.3.0", "0.3.0", false),
+        ("0.7.0", "0.7.0", false),
+        ("0.9.0", "0.7.0", true),
+    ] {
         let (server, logs) = with_version(theirs).await;
         assert_eq!(server["mgp"]["version"], common, "{theirs}");
         let logged = logs.contains("another minor version");
-        assert_eq!(logged, theirs != "0.2.0", "{logs}");
+        assert_eq!(logged, differs, "{logs}");
     }
 }
 

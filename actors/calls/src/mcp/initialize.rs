@@ -99,7 +99,7 @@ fn add_mgp(cx: &Context, capabilities: String, caller: &Caller) -> String {
     };
     let trust = server.as_deref().map(ServerHandle::trust);
     let of = server.as_deref().zip(trust);
-    let of = of.map(|(server, trust)| (server.id.as_str(), trust.as_str()));
+    let of = of.map(|(server, trust)| (server.id.as_str(), trust.word_for(&caller.mgp)));
     negotiation::render_capabilities(capabilities, &caller.mgp, of)
 }
 

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_json::member;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{PeerRejection, Refusal};
 use serde_json::value::RawValue;
 
 use self::retries::{NextStep, RetryState};
@@ -62,7 +63,14 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
     }
     // The audit log records the denial; the caller must not learn of it.
     let shown = request.call.is_admitted();
-    outcome.map_err(|refusal| access::denied_refusal(cx, &request.caller, refusal, shown))
+    outcome.map_err(|refusal| {
+        let refusal = access::denied_refusal(cx, &request.caller, refusal, shown);
+        if request.caller.mgp.has_tool_rejections() {
+            refusal.into_tool_rejection()
+        } else {
+            refusal
+        }
+    })
 }
 
 /// `mgp/tools/call`: calls a tool that search returned as if it had been in the caller's list.
@@ -266,8 +274,18 @@ async fn prepare_result(
     }
     let result = schema::check_result(&cx.policies.schemas, name, tool, names, result).await?;
     facts.set_error_result(is_error);
+    if is_error && speaks_rejections(cx, &tool.server) {
+        facts.set_rejection(PeerRejection::find(&result));
+    }
     let result = visible_app_uris(&request.caller, &tool.server, result);
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
+}
+
+/// Whether the server announces a version of MGP with tool rejections.
+fn speaks_rejections(cx: &Context, server: &ServerId) -> bool {
+    let servers = cx.servers.load();
+    let link = servers.get(server).and_then(|server| server.link());
+    link.is_some_and(|link| link.mgp().has_tool_rejections())
 }
 
 /// Records the tool's name in the span of a sampled call, never its arguments.

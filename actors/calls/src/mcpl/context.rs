@@ -2,8 +2,9 @@
 
 use mgp_mcpl::{AfterVerdict, HookOrigin};
 use mgp_protocol::jsonrpc::INTERNAL_ERROR;
-use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::context::{AfterInference, BeforeInference};
+use mgp_protocol::mcpl::inference::Lifecycle;
+use mgp_protocol::mcpl::{HostCapabilities, McplError, McplVersion};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
@@ -49,6 +50,21 @@ pub fn handle_inference_finished(cx: &Context, caller: &Caller, params: Option<&
     if let Some(origin) = origin(cx, caller) {
         cx.hooks
             .notify_after(origin, params.unwrap_or("{}").to_owned());
+    }
+}
+
+/// `inference/lifecycle` of a host that speaks 0.5: passed to the servers of 0.5, without anything that was said.
+pub fn handle_phase(cx: &Context, caller: &Caller, params: Option<&str>) {
+    let speaks_0_5 = |mcpl: &HostCapabilities| mcpl.features.version == McplVersion::V0_5;
+    if !caller.mcpl.as_deref().is_some_and(speaks_0_5) {
+        return;
+    }
+    let Some(origin) = origin(cx, caller) else {
+        return;
+    };
+    match Lifecycle::read(params.unwrap_or("{}")) {
+        Ok(phase) => cx.hooks.notify_phase(&origin, &phase),
+        Err(why) => tracing::debug!("inference/lifecycle cannot be read: {why}"),
     }
 }
 

@@ -16,7 +16,7 @@ use mgp_protocol::mgp::agent::{Ask, AskResult};
 use mgp_protocol::mgp::callback::{self, CallbackKind};
 use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::Context;
 use crate::answer::json_outcome;
@@ -155,9 +155,8 @@ async fn send_callback(
 fn agent_request_refusal(why: AgentRequestError) -> Refusal {
     match why {
         AgentRequestError::SameAgent => Refusal::BadParams(why.to_string()),
-        AgentRequestError::Cycle | AgentRequestError::TooDeep => {
-            Refusal::Forbidden(why.to_string())
-        }
+        AgentRequestError::Cycle => Refusal::Denied(Box::new(Denial::AskCycle(why.to_string()))),
+        AgentRequestError::TooDeep => Refusal::Denied(Box::new(Denial::AskDepth(why.to_string()))),
         AgentRequestError::TooMany => Refusal::Overloaded {
             what: "the list of agents that are being asked".into(),
         },

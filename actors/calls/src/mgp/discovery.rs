@@ -152,7 +152,7 @@ fn describe_server(cx: &Context, caller: &Caller, handle: &ServerHandle) -> Serv
         },
         permissions_required: permissions,
         tools,
-        trust_level: handle.trust().as_str().into(),
+        trust_level: handle.trust().word_for(&caller.mgp).into(),
         node: handle.id.remote_parts().map(|(node, _)| node.to_owned()),
         created_by: None,
         remarks: Vec::new(),

@@ -11,12 +11,13 @@ use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{
     BATCH_MAX, Incoming, IncomingMessage, IncomingOutcome, IncomingResult,
 };
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mcpl::tags::EventTags;
+use mgp_protocol::mcpl::{McplError, McplVersion};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_servers::link::McplAnswer;
 use serde_json::json;
@@ -38,6 +39,8 @@ struct OfferedMessage {
     thread: Option<String>,
     /// The message in its form for agents, without the conversation.
     json: String,
+    /// Its tags as JSON, for hosts of 0.5.
+    tags: Option<String>,
     set: String,
     bytes: usize,
     /// The hosts that it may be offered to, the first one last, by their index among all hosts.
@@ -45,6 +48,15 @@ struct OfferedMessage {
     outcome: Option<IncomingOutcome>,
     /// The latest reason of a rejection.
     reason: String,
+}
+
+/// What is left of a message that is admitted.
+struct AdmittedMessage {
+    /// The set that admits it.
+    set: String,
+    /// Its form for agents.
+    json: String,
+    tags: Option<String>,
 }
 
 impl Channels {
@@ -111,6 +123,7 @@ impl Channels {
             channel: incoming_message.channel_id.to_string(),
             thread: incoming_message.thread_id.as_deref().map(str::to_owned),
             json: String::new(),
+            tags: None,
             set: String::new(),
             bytes: incoming_message.content.get().len(),
             candidates: Vec::new(),
@@ -118,9 +131,10 @@ impl Channels {
             reason: "no agent takes messages of this channel".into(),
         };
         match self.admit(server, raw, &incoming_message) {
-            Ok((set, json)) => {
-                message.candidates = self.candidates(server, &set, &message, agents);
-                (message.set, message.json) = (set, json);
+            Ok(admitted) => {
+                message.candidates = self.candidates(server, &admitted.set, &message, agents);
+                (message.set, message.json) = (admitted.set, admitted.json);
+                message.tags = admitted.tags;
             }
             Err(why) => {
                 message.reason = why.clone();
@@ -130,13 +144,13 @@ impl Channels {
         Ok(message)
     }
 
-    /// The set that admits a message, and its form for agents; or the reason of its rejection.
+    /// A message that a set admits; or the reason of its rejection. Tags decide nothing (0.5 §16.6).
     fn admit(
         &self,
         server: &ServerId,
         raw: &str,
         incoming_message: &IncomingMessage<'_>,
-    ) -> Result<(String, String), String> {
+    ) -> Result<AdmittedMessage, String> {
         let unknown = || "Unknown channel".to_owned();
         let is_incoming = {
             let servers = self.servers();
@@ -149,7 +163,7 @@ impl Channels {
         let of_server = sets.get(server).ok_or_else(unknown)?;
         let set_for = |uses| permits::permitting_set(of_server, uses, &incoming_message.channel_id);
         let set =
-            set_for(Capability::ChannelsObserve).or_else(|| set_for(Capability::ChannelsPublish));
+            set_for(Capability::ChannelsIncoming).or_else(|| set_for(Capability::ChannelsPublish));
         let set = set.filter(|_| is_incoming);
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
         let content = Content::parse(incoming_message.content.get())?;
@@ -165,8 +179,18 @@ impl Channels {
             ("channelId", &*quote(&name)),
             ("content", &*content.to_json()),
         ];
-        let rest = remove_members(raw, &["conversationId"]);
-        Ok((set.to_owned(), set_members(&rest, &replaced)))
+        // In 0.4 it is a member like any other.
+        let read_apart: &[&str] = match of_server.has_tags() {
+            true => &["conversationId", "tags"],
+            false => &["conversationId"],
+        };
+        let tags = EventTags::read(incoming_message.tags.filter(|_| of_server.has_tags()));
+        let rest = remove_members(raw, read_apart);
+        Ok(AdmittedMessage {
+            set: set.to_owned(),
+            json: set_members(&rest, &replaced),
+            tags: tags.to_json(),
+        })
     }
 
     /// The hosts a message is offered to, the first one last: the one that accepted the thread before, then the operator's
@@ -211,14 +235,18 @@ impl Channels {
         indices: &[usize],
     ) {
         let to = caller_side(agent.caller());
+        let is_0_5 = agent.capabilities().features.version == McplVersion::V0_5;
         let suggested: Vec<String> = indices
             .iter()
             .map(|index| self.suggest_conversation(server, &to, &messages[*index]))
             .collect();
         let offered = indices.iter().zip(&suggested).map(|(index, conversation)| {
-            let json = &messages[*index].json;
+            let OfferedMessage { json, tags, .. } = &messages[*index];
             let mut splice = Splice::new(json);
             splice.insert_member(json, "conversationId", &quote(conversation));
+            if let Some(tags) = tags.as_deref().filter(|_| is_0_5) {
+                splice.insert_member(json, "tags", tags);
+            }
             splice.finish().into_owned()
         });
         let offered: Vec<String> = offered.collect();

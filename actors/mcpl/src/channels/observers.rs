@@ -140,7 +140,7 @@ impl Channels {
         name: &str,
         in_parts: bool,
     ) -> Result<Vec<Observer>, McplError> {
-        let observe = &[Capability::ChannelsObserve];
+        let observe = &[Capability::ChannelsStreaming];
         let sets = self.host.sets().load();
         let observes = |server: &ServerId| {
             let channels = sets.get(server).map(|sets| sets.abilities.channels);

@@ -78,7 +78,9 @@ impl Hooks {
             let of_server = answer.and_then(|result| {
                 let may_use =
                     |set: &str| hooks.check_set(origin, server, set, Capability::BeforeInference);
-                let read = evaluate_before(server, &result, &may_use, (&policy, &fence_mark));
+                let may_add = |position| hooks.check_position(server, position);
+                let checks: (_, _) = (&may_use as _, &may_add as _);
+                let read = evaluate_before(server, &result, checks, (&policy, &fence_mark));
                 read.map_err(|why| (Outcome::Failure, why))
             });
             let mut record = HookRecord {
@@ -149,6 +151,10 @@ impl SharedHooks {
             inference_id: map_id(MappedIdKind::Inference, &hook.inference_id),
             conversation_id: map_id(MappedIdKind::Conversation, &hook.conversation_id),
             channels: channels_for_server.as_deref(),
+            user_message: hook
+                .user_message
+                .clone()
+                .filter(|_| taking.sets.is_granted(Capability::BeforeObserve)),
             ..hook.clone()
         };
         let params = serde_json::to_string(&told).expect("what was read is JSON");

@@ -9,7 +9,9 @@ use mgp_mcpl_engine::push::hosts::{HandOverOutcome, HostQueue, HostReply};
 use mgp_mcpl_engine::push::{PushPolicy, channel_name};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::McplVersion;
 use mgp_protocol::mcpl::push::{Event, PushAnswer};
+use mgp_protocol::mcpl::tags::EventTags;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::Reply;
 use mgp_tools::PushedEvent;
@@ -165,17 +167,27 @@ impl PushTargets {
                 && is_server_of(&self.servers, agent, &new.server)
                 && agent.allows_set(&server, &event.feature_set)
         });
-        let params = event.render_with_names(
-            &names::set_name(&server, &event.feature_set),
-            &names::channel_name(&server, &event.event_id),
-            &new.content.to_json(),
-        );
+        let render = |tags: &EventTags| {
+            event.render_with_names(
+                &names::set_name(&server, &event.feature_set),
+                &names::channel_name(&server, &event.event_id),
+                &new.content.to_json(),
+                tags,
+            )
+        };
+        let sets = self.host.sets().load();
+        let is_tagged = sets.get(&new.server).is_some_and(|sets| sets.has_tags());
+        drop(sets);
+        let tags = EventTags::read(event.tags.filter(|_| is_tagged));
+        let (params, tagged) = (render(&EventTags::default()), render(&tags));
         let mut queue = HostQueue::new(agents.len());
         while let Some(attempt) = queue.pop() {
             let agent = &agents[attempt.host];
             // Earlier hosts may have taken a while.
             let reply = if agent.allows_set(&server, &event.feature_set) {
-                ask_agent(policy, agent, &params).await
+                let features = &agent.capabilities().features;
+                let is_0_5 = features.version == McplVersion::V0_5;
+                ask_agent(policy, agent, if is_0_5 { &tagged } else { &params }).await
             } else {
                 HostReply::NotSent
             };

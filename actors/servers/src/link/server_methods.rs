@@ -78,7 +78,7 @@ const NO_REQUIREMENT: MethodRequirement = MethodRequirement::Nothing;
 /// Method, required extension, handler. Without the extension a notification is dropped and a request is
 /// answered with "method not found". Notifications that are not in this table: `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub(crate) const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
+pub(crate) const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 35] = [
     ("notifications/progress", NO_REQUIREMENT, Notification(|link, params, _| link.handle_progress(params))),
     ("notifications/message", NO_REQUIREMENT, Notification(Link::handle_log_message)),
     ("notifications/cancelled", NO_REQUIREMENT, Notification(|link, params, _| link.handle_cancelled(params))),
@@ -109,6 +109,7 @@ pub(crate) const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] 
     ("channels/list", Mcpl(McplCheck::OwnResources), Request(|link, id, params| link.handle_mcpl_request("channels/list", id, params))),
     ("channels/incoming", Mcpl(McplCheck::Channel), Request(|link, id, params| link.handle_mcpl_request("channels/incoming", id, params))),
     ("featureSets/changed", Mcpl(McplCheck::OwnResources), Notification(|link, params, _| link.handle_mcpl_notification("featureSets/changed", params))),
+    ("mcpl/manifestChanged", Mcpl(McplCheck::OwnResources), Notification(|link, params, _| link.handle_mcpl_notification("mcpl/manifestChanged", params))),
     ("channels/changed", Mcpl(McplCheck::Declared), Notification(|link, params, _| link.handle_mcpl_notification("channels/changed", params))),
     ("sampling/createMessage", NO_REQUIREMENT, ClientCallback(Callback::Sampling)),
     ("elicitation/create", NO_REQUIREMENT, ClientCallback(Callback::Elicitation)),

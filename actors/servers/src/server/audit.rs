@@ -1,5 +1,6 @@
 //! Audit events when a server connects and disconnects (MGP §6.4).
 
+use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
 use mgp_engine::timestamps::render_rfc3339_ms;
@@ -36,6 +37,17 @@ impl ServerActor {
         details.insert("mgp".into(), mgp.iter().copied().collect());
         self.audit
             .record(self.build_event(EventType::ServerConnected, Outcome::Success, details));
+    }
+
+    /// Records that the server has the lowest trust because it has no seal (MGP 0.6.3).
+    pub(super) fn audit_unsealed(&self, configured: TrustLevel) {
+        let mut details = Map::new();
+        details.insert("declared_trust_level".into(), configured.as_str().into());
+        let effective = self.handle.trust().as_str();
+        details.insert("effective_trust_level".into(), effective.into());
+        let kind = EventType::TrustLevelDowngradedNoSeal;
+        self.audit
+            .record(self.build_event(kind, Outcome::Success, details));
     }
 
     /// Records that the server takes no more calls: `how` it ended, and what follows.

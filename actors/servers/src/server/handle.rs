@@ -380,7 +380,7 @@ impl ServerHandle {
     /// True if it may receive audit events about all servers.
     #[must_use]
     pub(crate) fn can_audit(&self) -> bool {
-        self.trust() != TrustLevel::Sandboxed
+        !self.trust().is_sandboxed()
     }
 
     /// A watch on the published status.

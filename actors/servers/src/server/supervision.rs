@@ -136,6 +136,9 @@ impl ServerActor {
             crate::audit_forwarding::forward(&self.audit, &self.permissions, &link);
         }
         self.audit_connected(&link);
+        if let Some(level) = state.spec.mgp.unsealed_from {
+            self.audit_unsealed(level);
+        }
         let key = self.handle.key().clone();
         let hold = state.rolling_restart.take_resubscription_guard();
         self.events.send(ServerEvent::Connected(key, hold));

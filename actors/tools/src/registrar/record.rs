@@ -208,6 +208,8 @@ impl Record {
                 extensions: self.extensions.clone(),
                 permissions_required: self.permissions.clone(),
                 trust_level: trust.unwrap_or(TrustLevel::Sandboxed),
+                seal: None,
+                unsealed_from: None,
             },
             // A server that an agent wrote pushes nothing and takes no part in inference.
             mcpl: false,

@@ -9,7 +9,7 @@ const NAME_MAX: usize = 128;
 
 /// Starts of names that have a meaning on both sides or are reserved: a server could take a relayed one for another
 /// message than the kernel does.
-const RESERVED_PREFIXES: [&str; 24] = [
+const RESERVED_PREFIXES: [&str; 25] = [
     "rpc.",
     "mgp",
     "initialize",
@@ -30,6 +30,7 @@ const RESERVED_PREFIXES: [&str; 24] = [
     "state/",
     "channels/",
     "featureSets/",
+    "mcpl/",
     "inference/",
     "push/",
     "model/",

@@ -207,6 +207,8 @@ const METHODS: [RemoteRule; 21] = [
         &[
             "context/beforeInference",
             "context/afterInference",
+            "featureSets/update",
+            "mcpl/manifest",
             "state/rollback",
         ],
     ),
@@ -460,7 +462,7 @@ const NOTIFICATIONS: [RemoteRule; 5] = [
     closed_rule(
         MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
-        &["context/afterInference"],
+        &["context/afterInference", "inference/lifecycle"],
     ),
     closed_rule(
         MethodCheck::Channel,

@@ -162,7 +162,7 @@ fn effective_validators(
     }
     let declared = said.map(declared_validators).unwrap_or_default();
     let silent = said.is_none_or(|said| said.validators.is_empty() && !is_unreadable(said));
-    let sandboxed = terms.trust == TrustLevel::Sandboxed;
+    let sandboxed = terms.trust.is_sandboxed();
     // A server that is not trusted cannot drop validators that its tools' names suggest.
     let by_name = (silent || sandboxed) && !rules.validators.iter().any(|name| name == "none");
     let guessed = by_name.then(|| Validators::for_tool_name(name));
@@ -194,7 +194,7 @@ fn code_policy(
     terms: &RequirementInputs,
 ) -> CodePolicy {
     let trusted = match terms.trust {
-        TrustLevel::Sandboxed => Floor::for_sandboxed_server(),
+        TrustLevel::Sandboxed | TrustLevel::Experimental => Floor::for_sandboxed_server(),
         TrustLevel::Standard | TrustLevel::Trusted => Floor::default(),
     };
     let floor = Floor {

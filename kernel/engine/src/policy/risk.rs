@@ -48,12 +48,8 @@ pub struct Risk {
 /// means the lowest.
 #[must_use]
 pub fn effective_trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
-    let declared = match declared {
-        None | Some("trusted" | "core") => TrustLevel::Trusted,
-        Some("standard") => TrustLevel::Standard,
-        Some(_) => TrustLevel::Sandboxed,
-    };
-    configured.min(declared)
+    let declared = declared.map(|word| TrustLevel::parse(word).unwrap_or(TrustLevel::Sandboxed));
+    declared.map_or(configured, |declared| configured.min(declared))
 }
 
 /// The lowest risk of any tool of such a server.
@@ -61,7 +57,7 @@ fn min_risk(trust: TrustLevel) -> RiskLevel {
     match trust {
         TrustLevel::Trusted => RiskLevel::Safe,
         TrustLevel::Standard => RiskLevel::Moderate,
-        TrustLevel::Sandboxed => RiskLevel::Dangerous,
+        TrustLevel::Sandboxed | TrustLevel::Experimental => RiskLevel::Dangerous,
     }
 }
 
@@ -199,14 +195,16 @@ mod tests {
     /// MGP-024, MGP-025, A-20: a server can ask for less trust, not for more.
     #[test]
     fn trust_is_the_lesser_of_configured_and_declared() {
-        use TrustLevel::{Sandboxed, Standard, Trusted};
+        use TrustLevel::{Experimental, Sandboxed, Standard, Trusted};
         for (configured, declared, expected) in [
             (Standard, None, Standard),
             (Standard, Some("trusted"), Standard),
             (Standard, Some("core"), Standard),
             (Trusted, Some("core"), Trusted),
             (Trusted, Some("standard"), Standard),
-            (Trusted, Some("experimental"), Sandboxed),
+            (Trusted, Some("experimental"), Experimental),
+            (Experimental, Some("core"), Experimental),
+            (Experimental, Some("untrusted"), Sandboxed),
             (Trusted, Some("god"), Sandboxed),
             (Sandboxed, Some("trusted"), Sandboxed),
         ] {

@@ -38,6 +38,8 @@ pub struct SandboxConfig {
     pub limits: SandboxLimits,
     /// Start it only if this machine enforces the whole policy.
     pub required: bool,
+    /// A server without a seal has the lowest trust (MGP 0.6.3).
+    pub is_seal_required: bool,
     /// The operator wrote the configuration, so its working folder and the files in its arguments are readable. Any
     /// other configuration could name private files.
     pub is_operator_written: bool,
@@ -56,6 +58,36 @@ pub struct PinnedProgram {
     pub path: PathBuf,
     /// BLAKE3 of its contents in hexadecimal, or why it could not be read.
     pub hash: String,
+}
+
+/// The digest of the file that a server is made of, as the operator wrote it (MGP 0.6.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// The file, from the server's working folder; its program if not given.
+    pub entry_point: Option<PathBuf>,
+    /// SHA-256 of its contents in lowercase hexadecimal.
+    pub sha256: String,
+}
+
+/// The text is no seal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a seal is `sha256:` and 64 digits of 0-9 and a-f, as `sha256sum FILE` prints them")]
+pub struct SealError;
+
+impl Seal {
+    /// Parses `sha256:HEX` (MGP_CONNECTOR §3.2), and returns the digits.
+    ///
+    /// # Errors
+    /// [`SealError`] for any other form.
+    pub fn parse_digest(text: &str) -> Result<String, SealError> {
+        let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        let digits = text.strip_prefix("sha256:").ok_or(SealError)?;
+        if digits.len() == 64 && digits.bytes().all(is_digit) {
+            Ok(digits.to_owned())
+        } else {
+            Err(SealError)
+        }
+    }
 }
 
 /// A program registered as code. It is written again before each start, so that exactly the approved code runs.

@@ -21,7 +21,7 @@ use crate::policy::trust::TrustLevel;
 use crate::servers::consent::ConsentPolicy;
 use crate::servers::login::LoginConfig;
 use crate::servers::resources::ResourceLimits;
-use crate::servers::sandbox;
+use crate::servers::sandbox::{self, Seal};
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl ServerSpec {
     /// Its own default policy. A server with the lowest trust defaults to opt-in unless configured otherwise.
     #[must_use]
     pub(crate) fn default_policy(&self) -> Option<DefaultPolicy> {
-        let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
+        let sandboxed = self.mgp.trust_level.is_sandboxed();
         self.default_policy
             .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))
     }
@@ -446,4 +446,19 @@ pub struct MgpConfig {
     pub permissions_required: Vec<String>,
     /// Trust given by the operator.
     pub trust_level: TrustLevel,
+    /// Checked at each start.
+    pub seal: Option<Seal>,
+    /// The level of its entry, where it has a lower one because it has no seal.
+    pub unsealed_from: Option<TrustLevel>,
+}
+
+impl MgpConfig {
+    /// Takes the trust of a server without a seal away (MGP 0.6.3, invariant 3).
+    pub fn require_seal(&mut self) {
+        let lowest = TrustLevel::Sandboxed;
+        if self.seal.is_none() && self.trust_level > lowest {
+            self.unsealed_from = Some(self.trust_level);
+            self.trust_level = lowest;
+        }
+    }
 }

@@ -142,7 +142,7 @@ impl RegistrationPlan {
     #[must_use]
     pub fn approval_reason(&self) -> Option<&str> {
         match &self.script {
-            ScriptSource::Unreadable(why) if self.trust == TrustLevel::Sandboxed => Some(why),
+            ScriptSource::Unreadable(why) if self.trust.is_sandboxed() => Some(why),
             ScriptSource::Unreadable(_) | ScriptSource::Inline { .. } | ScriptSource::File(_) => {
                 None
             }
@@ -360,7 +360,7 @@ fn permissions_to_approve(request: &Register, trust: TrustLevel) -> Vec<Permissi
     let permissions = permissions.flat_map(|word| PermissionType::parse_all(word));
     let is_dangerous = |p: &PermissionType| p.risk() == RiskLevel::Dangerous;
     let mut to_approve: Vec<PermissionType> = permissions.filter(is_dangerous).collect();
-    to_approve.retain(|_| trust == TrustLevel::Sandboxed);
+    to_approve.retain(|_| trust.is_sandboxed());
     to_approve.sort();
     to_approve.dedup();
     to_approve

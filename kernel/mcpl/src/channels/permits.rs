@@ -21,8 +21,12 @@ pub fn is_pseudo(channel: &str) -> bool {
     channel == THINKING || channel == UI
 }
 
-/// Opening, listing and closing a channel need either capability.
-pub const ANY_USE: &[Capability] = &[Capability::ChannelsPublish, Capability::ChannelsObserve];
+/// Opening, listing and closing a channel need any of these.
+pub const ANY_USE: &[Capability] = &[
+    Capability::ChannelsPublish,
+    Capability::ChannelsIncoming,
+    Capability::ChannelsStreaming,
+];
 
 /// The set of a server that allows this capability at a channel (the server's own id); `None` if none does.
 #[must_use]
@@ -81,9 +85,11 @@ mod tests {
     fn what_a_model_thinks_has_a_set_of_its_own_and_no_writer() {
         let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
+        abilities.channels.incoming = true;
         let capabilities = ServerCapabilities {
             version: "0.4".into(),
             features: abilities,
+            manifest: None,
             sets: DeclaredSets::parse(
                 r#"{"channels.publish":{"description":"p","uses":["channels.publish"]},
                     "channels.observe":{"description":"o","uses":["channels.observe"]},
@@ -124,9 +130,11 @@ mod tests {
     fn a_channel_is_open_in_the_name_of_a_set_that_its_caller_admits() {
         let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
+        abilities.channels.incoming = true;
         let capabilities = ServerCapabilities {
             version: "0.4".into(),
             features: abilities,
+            manifest: None,
             sets: DeclaredSets::parse(
                 r#"{"a":{"description":"a","uses":["channels.publish"]},
                     "b":{"description":"b","uses":["channels.publish"]},

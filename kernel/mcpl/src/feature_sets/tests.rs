@@ -18,6 +18,7 @@ fn capabilities(sets: &str) -> ServerCapabilities {
             inference_request: true,
             ..McplFeatures::default()
         },
+        manifest: None,
         sets: DeclaredSets::parse(sets),
     }
 }

@@ -26,6 +26,9 @@ const REASONS_MAX: usize = 8;
 /// Checks whether a set of a server may be used for a hook; the error is for the log.
 pub(crate) type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
+/// Checks whether a server may add at a position now; the error is for the log.
+pub(crate) type PositionCheck<'a> = &'a dyn Fn(Position) -> Result<(), String>;
+
 /// One addition to a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencedInjection {
@@ -81,7 +84,7 @@ pub struct ServerInjections {
 pub fn evaluate_before(
     server: &ServerId,
     result: &str,
-    may_use: SetCheck<'_>,
+    (may_use, may_add): (SetCheck<'_>, PositionCheck<'_>),
     (policy, mark): (&HookPolicy, &FenceMark),
 ) -> Result<ServerInjections, String> {
     let read = BeforeInferenceResult::read(result)?;
@@ -100,7 +103,8 @@ pub fn evaluate_before(
             false => Ok(()),
         };
         let evaluated = fits(raw.get())
-            .and_then(|()| evaluate_injection(server, &accepted.set, raw.get(), mark));
+            .and_then(|()| evaluate_injection(server, &accepted.set, raw.get(), mark))
+            .and_then(|injection| may_add(injection.position).map(|()| injection));
         match evaluated {
             Ok(injection) => {
                 bytes += raw.get().len();

@@ -151,6 +151,9 @@ pub struct IncomingMessage<'a> {
     /// The content: a text, or blocks.
     #[serde(borrow)]
     pub content: &'a RawValue,
+    /// The tags, of a server of 0.5.
+    #[serde(borrow, default)]
+    pub tags: Option<&'a RawValue>,
 }
 
 /// The outcome of one message from a channel.

@@ -11,6 +11,8 @@ use crate::refusal::Refusal;
 /// "Feature set not enabled". Other programs use this code for their own timeouts (A-45): the subject is in
 /// `data.featureSet`.
 pub const NOT_ENABLED: i64 = -32001;
+/// "Capability denied", of 0.5.
+pub const CAPABILITY_DENIED: i64 = -32002;
 /// "Unknown feature set".
 pub const UNKNOWN_SET: i64 = -32003;
 /// "Checkpoint not found".
@@ -103,6 +105,23 @@ impl McplError {
             )),
             ..Self::not_enabled(set, false)
         }
+    }
+
+    /// -32002: the grant lacks the capability (0.5 §6.6).
+    #[must_use]
+    pub fn capability_denied(capability: Capability) -> Self {
+        Self::with_member(
+            CAPABILITY_DENIED,
+            "Capability denied",
+            "capability",
+            capability.as_str(),
+        )
+    }
+
+    /// -32001 as 0.5 has it: nothing says whether asking would help (0.5 §6.6).
+    #[must_use]
+    pub fn set_disabled(set: &str) -> Self {
+        Self::with_member(NOT_ENABLED, "Feature set not enabled", "featureSet", set)
     }
 
     /// -32003: the set is not declared (MCPL §6.6).
@@ -242,6 +261,14 @@ mod tests {
             let text = format!(r#"{{"code":{code},"message":"{message}","data":{data}}}"#);
             assert_eq!(error.to_json(), text);
         }
+        assert_eq!(
+            McplError::capability_denied(Capability::InjectSystem).to_json(),
+            r#"{"code":-32002,"message":"Capability denied","data":{"capability":"contextHooks.beforeInference.inject.system"}}"#
+        );
+        assert_eq!(
+            McplError::set_disabled("a").to_json(),
+            r#"{"code":-32001,"message":"Feature set not enabled","data":{"featureSet":"a"}}"#
+        );
         let plain = McplError::bad_params("no label");
         assert_eq!(
             plain.to_json(),

@@ -8,6 +8,8 @@ use mgp_json::{lookalike, member, members};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::McplVersion;
+
 super::methods! {
     "featureSets/update" => Update,
     "featureSets/changed" => Changed<'_>,
@@ -24,7 +26,7 @@ pub(crate) const REJECTED_MAX: usize = 32;
 /// The most unknown uses of one set that are reported individually.
 const UNKNOWN_MAX: usize = 8;
 
-/// A feature that a set may use: the values of `uses` (MCPL §6.2).
+/// A feature that a set may use: the values of `uses` (MCPL §6.2), in 0.5 the leaves of the capability paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Capability {
     /// `push/event`.
@@ -48,11 +50,50 @@ pub enum Capability {
     /// `channels/incoming`, `channels/outgoing/*`.
     #[serde(rename = "channels.observe")]
     ChannelsObserve,
+    /// `model/info`.
+    #[serde(rename = "modelInfo")]
+    ModelInfo,
+    /// `inference/chunk`.
+    #[serde(rename = "inferenceRequest.streaming")]
+    InferenceStreaming,
+    /// `inference/lifecycle`.
+    #[serde(rename = "inferenceLifecycle")]
+    InferenceLifecycle,
+    /// The user's message in `context/beforeInference`.
+    #[serde(rename = "contextHooks.beforeInference.observe")]
+    BeforeObserve,
+    /// Additions to the system instructions.
+    #[serde(rename = "contextHooks.beforeInference.inject.system")]
+    InjectSystem,
+    /// Additions before the user's message.
+    #[serde(rename = "contextHooks.beforeInference.inject.beforeUser")]
+    InjectBeforeUser,
+    /// Additions after the user's message.
+    #[serde(rename = "contextHooks.beforeInference.inject.afterUser")]
+    InjectAfterUser,
+    /// `channels/register`, `channels/changed`, `channels/list`.
+    #[serde(rename = "channels.register")]
+    ChannelsRegister,
+    /// `channels/open`, `channels/close`.
+    #[serde(rename = "channels.lifecycle")]
+    ChannelsLifecycle,
+    /// `channels/incoming`.
+    #[serde(rename = "channels.incoming")]
+    ChannelsIncoming,
+    /// `channels/outgoing/*`.
+    #[serde(rename = "channels.streaming")]
+    ChannelsStreaming,
+    /// `channels/acknowledge`.
+    #[serde(rename = "channels.acknowledge")]
+    ChannelsAcknowledge,
+    /// `channels/typing`.
+    #[serde(rename = "channels.typing")]
+    ChannelsTyping,
 }
 
 impl Capability {
-    /// All capabilities.
-    pub const ALL: [Self; 7] = [
+    /// The capabilities of 0.4.
+    pub const IN_0_4: [Self; 7] = [
         Self::PushEvents,
         Self::BeforeInference,
         Self::AfterInference,
@@ -61,6 +102,63 @@ impl Capability {
         Self::ChannelsPublish,
         Self::ChannelsObserve,
     ];
+    /// The capability paths of 0.5 (§6.2).
+    pub const IN_0_5: [Self; 17] = [
+        Self::PushEvents,
+        Self::Tools,
+        Self::ModelInfo,
+        Self::InferenceRequest,
+        Self::InferenceStreaming,
+        Self::InferenceLifecycle,
+        Self::BeforeObserve,
+        Self::InjectSystem,
+        Self::InjectBeforeUser,
+        Self::InjectAfterUser,
+        Self::ChannelsRegister,
+        Self::ChannelsLifecycle,
+        Self::ChannelsPublish,
+        Self::ChannelsIncoming,
+        Self::ChannelsStreaming,
+        Self::ChannelsAcknowledge,
+        Self::ChannelsTyping,
+    ];
+
+    /// The capabilities of a version.
+    #[must_use]
+    pub const fn all(version: McplVersion) -> &'static [Self] {
+        match version {
+            McplVersion::V0_4 => &Self::IN_0_4,
+            McplVersion::V0_5 => &Self::IN_0_5,
+        }
+    }
+
+    /// True if a set that uses `used` uses this: 0.4 has one word for what 0.5 has several for.
+    #[must_use]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other word has the same meaning in both versions"
+    )]
+    pub fn is_part_of(self, used: Self) -> bool {
+        let covers = match used {
+            Self::BeforeInference => matches!(
+                self,
+                Self::BeforeObserve
+                    | Self::InjectSystem
+                    | Self::InjectBeforeUser
+                    | Self::InjectAfterUser
+            ),
+            // Whoever has one of these takes part in the hook.
+            Self::BeforeObserve
+            | Self::InjectSystem
+            | Self::InjectBeforeUser
+            | Self::InjectAfterUser => self == Self::BeforeInference,
+            Self::ChannelsObserve => {
+                matches!(self, Self::ChannelsIncoming | Self::ChannelsStreaming)
+            }
+            _ => false,
+        };
+        covers || self == used
+    }
 
     /// The value on the wire.
     #[must_use]
@@ -73,13 +171,27 @@ impl Capability {
             Self::Tools => "tools",
             Self::ChannelsPublish => "channels.publish",
             Self::ChannelsObserve => "channels.observe",
+            Self::ModelInfo => "modelInfo",
+            Self::InferenceStreaming => "inferenceRequest.streaming",
+            Self::InferenceLifecycle => "inferenceLifecycle",
+            Self::BeforeObserve => "contextHooks.beforeInference.observe",
+            Self::InjectSystem => "contextHooks.beforeInference.inject.system",
+            Self::InjectBeforeUser => "contextHooks.beforeInference.inject.beforeUser",
+            Self::InjectAfterUser => "contextHooks.beforeInference.inject.afterUser",
+            Self::ChannelsRegister => "channels.register",
+            Self::ChannelsLifecycle => "channels.lifecycle",
+            Self::ChannelsIncoming => "channels.incoming",
+            Self::ChannelsStreaming => "channels.streaming",
+            Self::ChannelsAcknowledge => "channels.acknowledge",
+            Self::ChannelsTyping => "channels.typing",
         }
     }
 
-    /// Parses the value in exactly this spelling.
+    /// Parses the value in exactly this spelling, as a word of this version.
     #[must_use]
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == text)
+    pub fn parse(text: &str, version: McplVersion) -> Option<Self> {
+        let mut all = Self::all(version).iter().copied();
+        all.find(|one| one.as_str() == text)
     }
 }
 
@@ -107,6 +219,8 @@ pub struct FeatureSet {
 /// The sets of one declaration: the valid ones, and why the others are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredSets {
+    /// The version whose words `uses` has.
+    version: McplVersion,
     /// By name.
     pub sets: BTreeMap<String, FeatureSet>,
     /// The rejected sets with reasons, for the server's log; at most [`REJECTED_MAX`] lines.
@@ -145,7 +259,17 @@ impl DeclaredSets {
     /// affect the others (MCPL-034, MCPL-035).
     #[must_use]
     pub fn parse(declared: &str) -> Self {
-        let mut read = Self::default();
+        Self::parse_version(declared, McplVersion::V0_4)
+    }
+
+    /// As [`Self::parse`], with the words of this version. In 0.5 a set with an unknown use is invalid as a whole
+    /// (§6.4), and sets have no scopes.
+    #[must_use]
+    pub fn parse_version(declared: &str, version: McplVersion) -> Self {
+        let mut read = Self {
+            version,
+            ..Self::default()
+        };
         let mut seen = BTreeSet::new();
         if declared.starts_with('[') {
             let all: Vec<&RawValue> = serde_json::from_str(declared).unwrap_or_default();
@@ -207,7 +331,7 @@ impl DeclaredSets {
         let mut uses = BTreeSet::new();
         let mut unknown = Vec::new();
         for word in &read.uses {
-            match Capability::parse(word) {
+            match Capability::parse(word, self.version) {
                 Some(known) => drop(uses.insert(known)),
                 None => {
                     let word: String = word.chars().take(NAME_MAX).collect();
@@ -215,9 +339,16 @@ impl DeclaredSets {
                 }
             }
         }
+        let is_strict = self.version == McplVersion::V0_5;
+        if is_strict && read.uses.is_empty() {
+            return Err("invalid_uses: `uses` is empty".to_owned());
+        }
         if !unknown.is_empty() {
             unknown.truncate(UNKNOWN_MAX);
             let unknown = unknown.join(", ");
+            if is_strict {
+                return Err(format!("invalid_uses: MCPL 0.5 has no {unknown}"));
+            }
             if uses.is_empty() {
                 return Err(format!("`uses` knows no {unknown}"));
             }
@@ -233,7 +364,7 @@ impl DeclaredSets {
         Ok(FeatureSet {
             description,
             uses,
-            scoped: read.scoped,
+            scoped: read.scoped && !is_strict,
             rollback: read.rollback,
         })
     }
@@ -471,6 +602,30 @@ mod tests {
         );
     }
 
+    /// NEW-004: a set of 0.5 whose `uses` is absent, empty or has a word that 0.5 does not have is left out whole; the
+    /// words of 0.4 are no words of 0.5.
+    #[test]
+    fn set_of_0_5_with_invalid_uses_is_left_out_whole() {
+        let read = DeclaredSets::parse_version(
+            r#"{"good":{"description":"d","uses":["channels.incoming","tools"],"scoped":true},
+                "none":{"description":"d"},"empty":{"description":"d","uses":[]},
+                "some":{"description":"d","uses":["tools","everything"]},
+                "parent":{"description":"d","uses":["contextHooks.beforeInference"]},
+                "removed":{"description":"d","uses":["contextHooks.afterInference"]},
+                "older":{"description":"d","uses":["channels.observe"]}}"#,
+            McplVersion::V0_5,
+        );
+        let names: Vec<_> = read.sets.keys().map(String::as_str).collect();
+        assert_eq!(names, ["good"]);
+        assert!(!read.sets["good"].scoped, "0.5 has no scopes");
+        assert_eq!(read.rejected.len(), 6, "{:#?}", read.rejected);
+        let rejected = read.rejected.join("\n");
+        assert_eq!(rejected.matches("invalid_uses").count(), 5, "{rejected}");
+        let older =
+            DeclaredSets::parse(r#"{"a":{"description":"d","uses":["channels.incoming"]}}"#);
+        assert!(older.sets.is_empty(), "0.4 does not have the words of 0.5");
+    }
+
     /// A million sets are cut at the limit, with few lines.
     #[test]
     fn sets_are_bounded() {
@@ -494,10 +649,13 @@ mod tests {
     /// MCPL-035: each value of the document, in its exact spelling.
     #[test]
     fn uses_have_the_spelling_of_the_document() {
-        for one in Capability::ALL {
-            assert_eq!(Capability::parse(one.as_str()), Some(one));
-            assert_eq!(Capability::parse(&one.as_str().to_uppercase()), None);
-            assert_eq!(serde_json::to_string(&one).unwrap(), format!("\"{one}\""));
+        for version in [McplVersion::V0_4, McplVersion::V0_5] {
+            for one in Capability::all(version) {
+                let parse = |text: &str| Capability::parse(text, version);
+                assert_eq!(parse(one.as_str()), Some(*one));
+                assert_eq!(parse(&one.as_str().to_uppercase()), None);
+                assert_eq!(serde_json::to_string(one).unwrap(), format!("\"{one}\""));
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `inference/*`: inference requests of servers (MCPL §11).
+//! `inference/*`: inference requests of servers (MCPL §11), and the phases of inferences (0.5 §10.5).
 
 mod prompt;
 
@@ -16,6 +16,7 @@ pub use self::prompt::{PromptPart, PromptRole, PromptTurn};
 methods! {
     "inference/request" => Request<'_>,
     "inference/chunk" => Chunk<'_>,
+    "inference/lifecycle" => Lifecycle<'_>,
 }
 
 /// The kernel's own code for a failed inference; `data.reason` has the cause ([`InferenceFailure`]).
@@ -236,6 +237,63 @@ impl InferenceFailure {
     }
 }
 
+/// The position in the life of an inference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It began.
+    Started,
+    /// It ended with an answer.
+    Completed,
+    /// Somebody ended it.
+    Aborted,
+    /// It ended without an answer.
+    Failed,
+}
+
+/// `inference/lifecycle`, from a host to a server. It carries nothing of what was said: a member that is not listed
+/// here is not relayed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lifecycle<'a> {
+    /// The id of the inference.
+    #[serde(borrow)]
+    pub inference_id: Cow<'a, str>,
+    /// The conversation, equal in all its turns.
+    #[serde(borrow)]
+    pub conversation_id: Cow<'a, str>,
+    /// The turn, from 0.
+    pub turn_index: u64,
+    /// The position.
+    pub phase: Phase,
+    /// The model, for servers with `modelInfo`.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "lookalike::object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub model: Option<&'a RawValue>,
+    /// The token usage, of a completed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
+}
+
+impl<'a> Lifecycle<'a> {
+    /// Parses it; unknown members are left out.
+    ///
+    /// # Errors
+    /// The missing or invalid member, as text.
+    pub fn read(text: &'a str) -> Result<Self, String> {
+        let mut read: Self =
+            lookalike::from_object(text).map_err(|error| lookalike::strip_position(&error))?;
+        if read.phase != Phase::Completed {
+            read.usage = None;
+        }
+        Ok(read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,6 +393,28 @@ mod tests {
                 InferenceAnswer::parse(&text.replace("end_turn", bad)).is_err(),
                 "{bad}"
             );
+        }
+    }
+
+    /// NEW-030: nothing of what was said is relayed, whatever the message carries.
+    #[test]
+    fn lifecycle_carries_no_content() {
+        let text = r#"{"inferenceId":"i","conversationId":"c","turnIndex":7,"phase":"completed","userMessage":"secret",
+            "assistantMessage":"secret","model":{"id":"m"},"usage":{"inputTokens":1,"outputTokens":2,"text":"secret"}}"#;
+        let read = Lifecycle::read(text).unwrap();
+        assert_eq!(
+            serde_json::to_string(&read).unwrap(),
+            r#"{"inferenceId":"i","conversationId":"c","turnIndex":7,"phase":"completed","model":{"id":"m"},"usage":{"inputTokens":1,"outputTokens":2}}"#
+        );
+        let started = text.replace("completed", "started");
+        assert_eq!(Lifecycle::read(&started).unwrap().usage, None);
+        for bad in [
+            text.replace("completed", "ended"),
+            text.replace("completed", "Completed"),
+            text.replace(r#""turnIndex":7,"#, ""),
+            "[]".to_owned(),
+        ] {
+            assert!(Lifecycle::read(&bad).is_err(), "{bad}");
         }
     }
 }

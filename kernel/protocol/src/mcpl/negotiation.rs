@@ -7,22 +7,29 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::feature_sets::{Capability, DeclaredSets};
+use super::{McplVersion, VERSION};
 
-/// The version this kernel announces (A-13).
-pub(crate) const VERSION: &str = "0.4";
 /// The most bytes of a version.
 const VERSION_MAX: usize = 32;
 
-/// The kernel's declaration to servers, as their host (MCPL §5.2).
-pub const HOST_DECLARATION: &str = r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#;
+/// The kernel's declaration to servers, as their host (MCPL §5.2): the members of both versions.
+pub const HOST_DECLARATION: &str = r#"{"version":"0.4","versions":["0.4","0.5"],"pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceLifecycle":true,"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"incoming":true,"lifecycle":true,"streaming":true}}"#;
 
 /// The declared features of either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct McplFeatures {
+    /// The version that is spoken.
+    pub version: McplVersion,
     /// `push/event`.
     pub push_events: bool,
     /// `context/beforeInference`.
     pub before_inference: bool,
+    /// It is shown the user's message (0.5 §6.2).
+    pub observe: bool,
+    /// The positions at which it adds to a context (0.5 §6.2).
+    pub inject: InjectFeatures,
+    /// `inference/lifecycle` (0.5 §10.5).
+    pub lifecycle: bool,
     /// `context/afterInference`.
     pub after_inference: bool,
     /// True if it is a request whose answer is awaited.
@@ -37,6 +44,17 @@ pub struct McplFeatures {
     pub channels: ChannelFeatures,
 }
 
+/// The positions of additions to a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InjectFeatures {
+    /// With the system instructions.
+    pub system: bool,
+    /// Before the user's message.
+    pub before_user: bool,
+    /// After the user's message.
+    pub after_user: bool,
+}
+
 /// The channel features (MCPL §14.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelFeatures {
@@ -46,6 +64,8 @@ pub struct ChannelFeatures {
     pub publish: bool,
     /// `channels/incoming`, `channels/outgoing/complete`.
     pub observe: bool,
+    /// `channels/incoming`, in 0.5 apart from the rest.
+    pub incoming: bool,
     /// `channels/open`, `channels/close`.
     pub lifecycle: bool,
     /// `channels/outgoing/chunk`.
@@ -64,14 +84,30 @@ impl McplFeatures {
     /// True if a capability of a set is declared. Tools are declared in MCP's own capabilities.
     #[must_use]
     pub fn has_capability(self, capability: Capability) -> bool {
+        let is_0_4 = self.version == McplVersion::V0_4;
         match capability {
             Capability::PushEvents => self.push_events,
             Capability::BeforeInference => self.before_inference,
+            Capability::BeforeObserve => self.observe,
+            Capability::InjectSystem => self.inject.system,
+            Capability::InjectBeforeUser => self.inject.before_user,
+            Capability::InjectAfterUser => self.inject.after_user,
             Capability::AfterInference => self.after_inference,
+            Capability::InferenceLifecycle => self.lifecycle,
             Capability::InferenceRequest => self.inference_request,
+            Capability::InferenceStreaming => self.streaming,
+            Capability::ModelInfo => self.model_info,
             Capability::Tools => true,
             Capability::ChannelsPublish => self.channels.publish,
             Capability::ChannelsObserve => self.channels.observe,
+            Capability::ChannelsIncoming => self.channels.incoming,
+            // Whether 0.4 reports parts of an output is no capability of a set.
+            Capability::ChannelsStreaming if is_0_4 => self.channels.observe,
+            Capability::ChannelsStreaming => self.channels.streaming,
+            Capability::ChannelsRegister => self.channels.register,
+            Capability::ChannelsLifecycle => self.channels.lifecycle,
+            // Not offered by this kernel, so that no set of a server has them.
+            Capability::ChannelsAcknowledge | Capability::ChannelsTyping => false,
         }
     }
 }
@@ -85,6 +121,8 @@ pub struct ServerCapabilities {
     pub features: McplFeatures,
     /// Its feature sets.
     pub sets: DeclaredSets,
+    /// The whole declaration as written, of a server that speaks 0.5: its changes are found by comparison.
+    pub manifest: Option<Box<str>>,
 }
 
 /// The form in which a program writes and reads feature sets.
@@ -145,6 +183,8 @@ struct RawFeatures<'a> {
     #[serde(borrow, default)]
     model_info: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    inference_lifecycle: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     feature_sets: Option<&'a RawValue>,
     #[serde(borrow, default)]
     channels: Option<&'a RawValue>,
@@ -160,6 +200,21 @@ struct RawHooks<'a> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawBefore<'a> {
+    #[serde(borrow, default)]
+    observe: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    inject: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    system: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    before_user: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    after_user: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
 struct RawFlags<'a> {
     #[serde(borrow, default)]
     blocking: Option<&'a RawValue>,
@@ -171,6 +226,8 @@ struct RawFlags<'a> {
     publish: Option<&'a RawValue>,
     #[serde(borrow, default)]
     observe: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    incoming: Option<&'a RawValue>,
     #[serde(borrow, default)]
     lifecycle: Option<&'a RawValue>,
 }
@@ -192,10 +249,18 @@ fn is_declared(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true" || raw.get().starts_with('{'))
 }
 
+/// A declaration as written.
+struct RawCapabilities<'a> {
+    version: String,
+    spoken: McplVersion,
+    text: &'a str,
+    written: RawFeatures<'a>,
+}
+
 /// Finds the declaration in a capabilities object, if it is an object.
 fn find_declaration(
     capabilities: Option<&RawValue>,
-) -> Result<Option<(String, RawFeatures<'_>)>, McplDeclarationError> {
+) -> Result<Option<RawCapabilities<'_>>, McplDeclarationError> {
     let text = capabilities.map_or("", RawValue::get);
     if !can_contain_string(text.as_bytes(), "mcpl") {
         return Ok(None);
@@ -211,12 +276,17 @@ fn find_declaration(
     let Some(declared) = experimental.mcpl else {
         return Ok(None);
     };
-    if !declared.get().starts_with('{') {
+    parse_declared(declared.get()).map(Some)
+}
+
+/// Parses the declaration itself.
+fn parse_declared(text: &str) -> Result<RawCapabilities<'_>, McplDeclarationError> {
+    if !text.starts_with('{') {
         return Err(McplDeclarationError::NotAnObject);
     }
     // A duplicate member is ambiguous.
     let written: RawFeatures<'_> =
-        serde_json::from_str(declared.get()).map_err(|_| McplDeclarationError::NotAnObject)?;
+        serde_json::from_str(text).map_err(|_| McplDeclarationError::NotAnObject)?;
     let version: Option<Cow<'_, str>> = written
         .version
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -228,23 +298,44 @@ fn find_declaration(
     let mut parts = version.split(['.', '-', '+']);
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok());
     match (number(parts.next()), number(parts.next())) {
-        (Some(0), Some(_)) => Ok(Some((version, written))),
+        (Some(0), Some(minor)) => Ok(RawCapabilities {
+            version,
+            spoken: McplVersion::for_minor(minor),
+            text,
+            written,
+        }),
         (Some(_), Some(_)) => Err(McplDeclarationError::OtherMajor(version)),
         _ => Err(McplDeclarationError::NoVersion(version)),
     }
 }
 
 impl McplFeatures {
-    fn from_raw(written: &RawFeatures<'_>) -> Self {
+    fn from_raw(version: McplVersion, written: &RawFeatures<'_>) -> Self {
+        match version {
+            McplVersion::V0_4 => Self::from_raw_0_4(written),
+            McplVersion::V0_5 => Self::from_raw_0_5(written),
+        }
+    }
+
+    fn from_raw_0_4(written: &RawFeatures<'_>) -> Self {
         let hooks: RawHooks<'_> = parse_or_default(written.context_hooks);
         let after: RawFlags<'_> = parse_or_default(hooks.after_inference);
         let inference: RawFlags<'_> = parse_or_default(written.inference_request);
         let all_channels = is_true(written.channels);
         let channels: RawFlags<'_> = parse_or_default(written.channels);
         let channel = |flag| all_channels || is_true(flag);
+        let before = is_true(hooks.before_inference);
         Self {
+            version: McplVersion::V0_4,
             push_events: is_true(written.push_events),
-            before_inference: is_true(hooks.before_inference),
+            before_inference: before,
+            observe: before,
+            inject: InjectFeatures {
+                system: before,
+                before_user: before,
+                after_user: before,
+            },
+            lifecycle: false,
             after_inference: is_declared(hooks.after_inference),
             blocking: is_true(after.blocking),
             inference_request: is_declared(written.inference_request),
@@ -254,8 +345,51 @@ impl McplFeatures {
                 register: channel(channels.register),
                 publish: channel(channels.publish),
                 observe: channel(channels.observe),
+                incoming: channel(channels.observe),
                 lifecycle: channel(channels.lifecycle),
                 streaming: channel(channels.streaming),
+            },
+        }
+    }
+
+    /// `true` stands for every leaf below it (0.5 §5.1).
+    fn from_raw_0_5(written: &RawFeatures<'_>) -> Self {
+        let all_hooks = is_true(written.context_hooks);
+        let hooks: RawHooks<'_> = parse_or_default(written.context_hooks);
+        let whole = all_hooks || is_true(hooks.before_inference);
+        let before: RawBefore<'_> = parse_or_default(hooks.before_inference);
+        let all_positions = whole || is_true(before.inject);
+        let inject: RawBefore<'_> = parse_or_default(before.inject);
+        let observe = whole || is_true(before.observe);
+        let inject = InjectFeatures {
+            system: all_positions || is_true(inject.system),
+            before_user: all_positions || is_true(inject.before_user),
+            after_user: all_positions || is_true(inject.after_user),
+        };
+        let inference: RawFlags<'_> = parse_or_default(written.inference_request);
+        let all_channels = is_true(written.channels);
+        let channels: RawFlags<'_> = parse_or_default(written.channels);
+        let channel = |flag| all_channels || is_true(flag);
+        let (incoming, streaming) = (channel(channels.incoming), channel(channels.streaming));
+        Self {
+            version: McplVersion::V0_5,
+            push_events: is_true(written.push_events),
+            before_inference: observe || inject.system || inject.before_user || inject.after_user,
+            observe,
+            inject,
+            lifecycle: is_true(written.inference_lifecycle),
+            after_inference: false,
+            blocking: false,
+            inference_request: is_declared(written.inference_request),
+            streaming: is_true(written.inference_request) || is_true(inference.streaming),
+            model_info: is_true(written.model_info),
+            channels: ChannelFeatures {
+                register: channel(channels.register),
+                publish: channel(channels.publish),
+                observe: incoming || streaming,
+                incoming,
+                lifecycle: channel(channels.lifecycle),
+                streaming,
             },
         }
     }
@@ -267,18 +401,31 @@ impl ServerCapabilities {
     /// # Errors
     /// [`McplDeclarationError`] for an invalid declaration.
     pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
-        let Some((version, written)) = find_declaration(capabilities)? else {
-            return Ok(None);
-        };
-        let sets = match written.feature_sets.map(RawValue::get) {
-            Some(sets) if sets != "null" && sets != "true" => DeclaredSets::parse(sets),
+        let found = find_declaration(capabilities)?;
+        Ok(found.map(Self::from_raw))
+    }
+
+    /// Parses a manifest, which is the declaration itself (0.5 §17.4).
+    ///
+    /// # Errors
+    /// [`McplDeclarationError`] for an invalid declaration.
+    pub fn parse_manifest(manifest: &str) -> Result<Self, McplDeclarationError> {
+        parse_declared(manifest).map(Self::from_raw)
+    }
+
+    fn from_raw(found: RawCapabilities<'_>) -> Self {
+        let sets = match found.written.feature_sets.map(RawValue::get) {
+            Some(sets) if sets != "null" && sets != "true" => {
+                DeclaredSets::parse_version(sets, found.spoken)
+            }
             Some(_) | None => DeclaredSets::default(),
         };
-        Ok(Some(Self {
-            version,
-            features: McplFeatures::from_raw(&written),
+        Self {
+            features: McplFeatures::from_raw(found.spoken, &found.written),
+            manifest: (found.spoken == McplVersion::V0_5).then(|| found.text.into()),
+            version: found.version,
             sets,
-        }))
+        }
     }
 }
 
@@ -288,20 +435,21 @@ impl HostCapabilities {
     /// # Errors
     /// [`McplDeclarationError`] for an invalid declaration.
     pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
-        let Some((version, written)) = find_declaration(capabilities)? else {
+        let Some(found) = find_declaration(capabilities)? else {
             return Ok(None);
         };
+        let written = &found.written;
         let is_array = |raw: &RawValue| raw.get().starts_with('[');
         let lists = written.feature_sets.is_some_and(is_array);
         Ok(Some(Self {
-            form: if lists || is_true(written.channels) {
+            form: if found.spoken == McplVersion::V0_4 && (lists || is_true(written.channels)) {
                 FeatureSetForm::List
             } else {
                 FeatureSetForm::ByName
             },
-            version,
-            features: McplFeatures::from_raw(&written),
+            features: McplFeatures::from_raw(found.spoken, written),
             feature_sets: lists || is_declared(written.feature_sets),
+            version: found.version,
         }))
     }
 }
@@ -346,7 +494,7 @@ mod tests {
         );
         let all = all.unwrap().unwrap();
         assert!(
-            Capability::ALL
+            Capability::IN_0_4
                 .into_iter()
                 .all(|one| all.features.has_capability(one))
         );
@@ -368,6 +516,74 @@ mod tests {
         ));
         let host = HostCapabilities::parse(Some(&host)).unwrap().unwrap();
         assert!(host.feature_sets && host.features == all.features);
+    }
+
+    /// NEW-001: the announced version decides what is spoken; members of another version count for nothing.
+    #[test]
+    fn announced_version_decides_what_is_spoken() {
+        let both = |version: &str| {
+            let declared = HOST_DECLARATION.replacen(VERSION, version, 1);
+            server(&declared).unwrap().unwrap().features
+        };
+        for (version, spoken) in [
+            ("0.2", McplVersion::V0_4),
+            ("0.4", McplVersion::V0_4),
+            ("0.4.1-draft", McplVersion::V0_4),
+            ("0.5", McplVersion::V0_5),
+            ("0.5.0-draft", McplVersion::V0_5),
+            ("0.12", McplVersion::V0_5),
+        ] {
+            let features = both(version);
+            assert_eq!(features.version, spoken, "{version}");
+            let is_newer = spoken == McplVersion::V0_5;
+            assert_eq!(features.lifecycle, is_newer, "{version}");
+            assert_eq!(features.after_inference, !is_newer, "{version}");
+        }
+    }
+
+    /// NEW-003: `true` stands for every leaf below, and each leaf is declared for itself.
+    #[test]
+    fn declaration_of_0_5_is_read_by_its_leaves() {
+        use Capability::{BeforeObserve, InjectAfterUser, InjectBeforeUser, InjectSystem};
+        let leaves = [
+            BeforeObserve,
+            InjectSystem,
+            InjectBeforeUser,
+            InjectAfterUser,
+        ];
+        for (hooks, declared) in [
+            ("true", [true; 4]),
+            (r#"{"beforeInference":true}"#, [true; 4]),
+            (
+                r#"{"beforeInference":{"observe":true}}"#,
+                [true, false, false, false],
+            ),
+            (
+                r#"{"beforeInference":{"inject":true}}"#,
+                [false, true, true, true],
+            ),
+            (
+                r#"{"beforeInference":{"observe":false,"inject":{"system":false,"beforeUser":true}}}"#,
+                [false, false, true, false],
+            ),
+            (
+                r#"{"beforeInference":{"observe":"true","inject":1}}"#,
+                [false; 4],
+            ),
+        ] {
+            let text = format!(r#"{{"version":"0.5","contextHooks":{hooks}}}"#);
+            let features = server(&text).unwrap().unwrap().features;
+            assert_eq!(
+                leaves.map(|leaf| features.has_capability(leaf)),
+                declared,
+                "{hooks}"
+            );
+            assert_eq!(features.before_inference, declared != [false; 4], "{hooks}");
+        }
+        let channels = server(r#"{"version":"0.5","channels":{"incoming":true}}"#);
+        let channels = channels.unwrap().unwrap().features;
+        assert!(channels.has_capability(Capability::ChannelsIncoming));
+        assert!(!channels.has_capability(Capability::ChannelsStreaming));
     }
 
     /// Programs on mcpl-core write plain booleans and an array of sets.

@@ -6,6 +6,7 @@ use mgp_json::{lookalike, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::tags::EventTags;
 use crate::mcp::methods;
 
 methods! { "push/event" => Event<'_> }
@@ -31,6 +32,9 @@ pub struct Event<'a> {
     /// The origin, in the server's form.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub origin: Option<&'a RawValue>,
+    /// The tags, of a server of 0.5.
+    #[serde(borrow, default)]
+    pub tags: Option<&'a RawValue>,
     /// The payload.
     #[serde(borrow, deserialize_with = "lookalike::required_object")]
     payload: &'a RawValue,
@@ -77,12 +81,20 @@ impl<'a> Event<'a> {
     /// Renders the event with other names, for a client that sees many servers as one. `content` is a list
     /// of blocks.
     #[must_use]
-    pub fn render_with_names(&self, feature_set: &str, event_id: &str, content: &str) -> String {
+    pub fn render_with_names(
+        &self,
+        feature_set: &str,
+        event_id: &str,
+        content: &str,
+        tags: &EventTags,
+    ) -> String {
         let (set, id, at) = (quote(feature_set), quote(event_id), quote(&self.timestamp));
         let origin = self.origin.map(|origin| format!(r#","origin":{origin}"#));
         let origin = origin.unwrap_or_default();
+        let tags = tags.to_json().map(|tags| format!(r#","tags":{tags}"#));
+        let tags = tags.unwrap_or_default();
         format!(
-            r#"{{"featureSet":{set},"eventId":{id},"timestamp":{at}{origin},"payload":{{"content":{content}}}}}"#
+            r#"{{"featureSet":{set},"eventId":{id},"timestamp":{at}{origin}{tags},"payload":{{"content":{content}}}}}"#
         )
     }
 }
@@ -231,7 +243,12 @@ mod tests {
     #[test]
     fn relayed_event_has_other_names_and_the_same_origin() {
         let event = Event::parse(EXAMPLE).unwrap();
-        let text = event.render_with_names("git.gitlab.notifications", "git:evt_abc123", "[]");
+        let text = event.render_with_names(
+            "git.gitlab.notifications",
+            "git:evt_abc123",
+            "[]",
+            &EventTags::default(),
+        );
         let again = Event::parse(&text).unwrap();
         assert_eq!(again.origin.unwrap().get(), event.origin.unwrap().get());
         assert_eq!(again.feature_set, "git.gitlab.notifications");

@@ -106,13 +106,17 @@ pub enum EventType {
     RiskLevelOverride,
     /// A tool was created by an active tool request (0.8).
     ToolCreatedDynamic,
+    /// A server rejected a tool call by policy (0.6.1).
+    ToolRejected,
+    /// A server without a seal has the lowest trust, whatever its entry says (0.6.3).
+    TrustLevelDowngradedNoSeal,
     /// A custom type, in reverse-domain notation.
     Custom(CustomType),
 }
 
 impl EventType {
     /// The types of the document.
-    pub(crate) const STANDARD: [Self; 13] = [
+    pub(crate) const STANDARD: [Self; 15] = [
         Self::ToolExecuted,
         Self::ToolBlocked,
         Self::PermissionGranted,
@@ -126,6 +130,8 @@ impl EventType {
         Self::CodeRejected,
         Self::RiskLevelOverride,
         Self::ToolCreatedDynamic,
+        Self::ToolRejected,
+        Self::TrustLevelDowngradedNoSeal,
     ];
     /// A call is retried (MGP §14.6).
     pub const TOOL_RETRIED: Self =
@@ -225,6 +231,8 @@ impl EventType {
     pub fn as_str(&self) -> &str {
         match self {
             Self::ToolExecuted => "TOOL_EXECUTED",
+            Self::ToolRejected => "TOOL_REJECTED",
+            Self::TrustLevelDowngradedNoSeal => "TRUST_LEVEL_DOWNGRADED_NO_SEAL",
             Self::ToolBlocked => "TOOL_BLOCKED",
             Self::PermissionGranted => "PERMISSION_GRANTED",
             Self::PermissionDenied => "PERMISSION_DENIED",

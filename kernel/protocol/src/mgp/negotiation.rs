@@ -36,12 +36,37 @@ pub struct MgpVersion {
 }
 
 impl MgpVersion {
-    /// The version this kernel announces.
-    pub(crate) const OURS: Self = Self {
-        major: 0,
-        minor: 2,
-        patch: 0,
-    };
+    /// The version this kernel announces where it speaks first.
+    pub(crate) const OURS: Self = Self::new(0, 2, 0);
+    /// The newest version that is spoken with a peer that announces it.
+    pub(crate) const NEWEST: Self = Self::new(0, 7, 0);
+
+    const fn new(major: u32, minor: u32, patch: u32) -> Self {
+        Self {
+            major,
+            minor,
+            patch,
+        }
+    }
+
+    /// The kernel's version for a peer of this one.
+    fn counterpart(self) -> Self {
+        if self.minor > Self::OURS.minor {
+            self.min(Self::NEWEST)
+        } else {
+            Self::OURS
+        }
+    }
+
+    /// True if there are four trust levels: `core`, `standard`, `experimental` and `untrusted` (0.6.0, §2.3).
+    pub(crate) fn has_four_trust_levels(self) -> bool {
+        self >= Self::new(0, 6, 0)
+    }
+
+    /// True if a call that policy refuses is answered with a tool rejection (0.6.1, §14.7).
+    pub(crate) fn has_tool_rejections(self) -> bool {
+        self >= Self::new(0, 6, 1)
+    }
 
     /// Parses `1.2.3`, with or without a suffix.
     #[must_use]
@@ -378,7 +403,7 @@ pub enum Negotiated {
 /// The common features of two peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Active {
-    /// The lower of the two versions.
+    /// The lower of the two versions: up to 0.7 the peer's.
     pub version: MgpVersion,
     /// The intersection of the features.
     pub(crate) features: Features,
@@ -437,10 +462,11 @@ impl Negotiated {
             let means = WORDS.iter().find(|(known, _)| known == word);
             means.is_some_and(|(_, means)| !(*means & features).is_empty())
         };
+        let counterpart = declared.version.counterpart();
         Self::Active(Active {
-            version: declared.version.min(MgpVersion::OURS),
+            version: declared.version.min(counterpart),
             features,
-            minor_differs: declared.version.minor != MgpVersion::OURS.minor,
+            minor_differs: declared.version.minor != counterpart.minor,
             peer: declared.clone(),
             extension_names: declared
                 .extension_names
@@ -473,6 +499,20 @@ impl Negotiated {
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.as_active().is_some()
+    }
+
+    /// True if the peer announces a version with four trust levels.
+    #[must_use]
+    pub fn has_four_trust_levels(&self) -> bool {
+        let active = self.as_active();
+        active.is_some_and(|active| active.version.has_four_trust_levels())
+    }
+
+    /// True if the peer announces a version with tool rejections.
+    #[must_use]
+    pub fn has_tool_rejections(&self) -> bool {
+        let active = self.as_active();
+        active.is_some_and(|active| active.version.has_tool_rejections())
     }
 
     /// True if errors have the codes and recovery fields of §14.
@@ -513,12 +553,12 @@ impl Active {
     }
 
     /// Renders the kernel's answer to a client's declaration (§2.3), as a JSON object: the intersection
-    /// with the client's names. Its position is that of the client's declaration
+    /// with the client's names, in the version that is spoken. Its position is that of the client's declaration
     /// ([`Declaration::carrier`]).
     #[must_use]
     pub fn render_answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
         let declared = DeclarationText {
-            version: MgpVersion::OURS.to_string(),
+            version: self.peer.version.counterpart().to_string(),
             extensions: &self.extension_names,
             server_id,
             trust_level,

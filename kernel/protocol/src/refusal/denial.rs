@@ -121,6 +121,12 @@ pub enum Denial {
         /// The reason, as text.
         reason: String,
     },
+    /// An agent asks one that waits for it.
+    #[error("{0}")]
+    AskCycle(String),
+    /// Agents that ask each other in too long a chain.
+    #[error("{0}")]
+    AskDepth(String),
     /// The subscription does not exist, or belongs to another connection.
     #[error(
         "Unknown subscription: {id}; it has ended, or is not of this connection: subscribe again with mgp/events/subscribe"
@@ -165,6 +171,7 @@ impl Denial {
             Self::RateLimited { .. } =>       row(INTERNAL, 200, Code::RateLimited,         BLOCKED, Reason::RateLimit,    Cause::Blocked),
             Self::OverQuota { .. } =>         row(INTERNAL, 200, Code::QuotaExceeded,       BLOCKED, Reason::Quota,        Cause::Blocked),
             Self::Disabled { .. } =>          row(PARAMS,   200, Code::ToolDisabled,        BLOCKED, Reason::Disabled,     Cause::Blocked),
+            Self::AskCycle(_) | Self::AskDepth(_) => row(INTERNAL, 200, Code::PermissionDenied, DENIED, Reason::Forbidden, Cause::Denied),
             Self::NoSubscription { .. } =>    row(PARAMS,   200, Code::ToolNotFound,        BLOCKED, Reason::Disabled,     Cause::Blocked),
         }
     }
@@ -184,8 +191,18 @@ impl Denial {
             | Self::RateLimited { .. }
             | Self::OverQuota { .. }
             | Self::Disabled { .. }
+            | Self::AskCycle(_)
+            | Self::AskDepth(_)
             | Self::NoSubscription { .. } => None,
         }
+    }
+
+    /// The tool that a caller knows to be denied by the code, while the message says that it is unknown.
+    pub(super) fn shown_as_denied(&self) -> Option<&str> {
+        if let Self::NotGranted { tool, .. } = self {
+            return Some(tool);
+        }
+        None
     }
 
     /// The data for programs; `None` if the message is enough. The denial of a hidden tool has none, like
@@ -225,6 +242,8 @@ impl Denial {
             | Self::NoCredentials(_)
             | Self::CredentialsExpired(_)
             | Self::Disabled { .. }
+            | Self::AskCycle(_)
+            | Self::AskDepth(_)
             | Self::NoSubscription { .. } => None,
         }
     }

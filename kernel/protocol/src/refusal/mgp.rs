@@ -216,6 +216,9 @@ impl Refusal {
     /// other callers. A peer's own error is relayed unchanged.
     #[must_use]
     pub(crate) fn render_mgp(&self, version: Version) -> Rendered {
+        if let Self::Rejected(rejection) = self {
+            return Rendered::Result(rejection.render(version));
+        }
         let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
             if let Some(error) = self.relayed_error() {
                 return Rendered::Error(error.to_owned());
@@ -225,7 +228,7 @@ impl Refusal {
         let mut message = self.to_string();
         // An MGP caller sees the denial by the code; the message must be consistent with that.
         if let Self::Denied(denial) = self
-            && let Denial::NotGranted { tool, .. } = denial.as_ref()
+            && let Some(tool) = denial.shown_as_denied()
         {
             message = format!("Access denied: {tool}");
         }

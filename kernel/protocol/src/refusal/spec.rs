@@ -187,6 +187,7 @@ impl Refusal {
             Self::Unattributed(_) =>                relayed_row(PROTOCOL, Reason::PeerError, Cause::Failed, Unknown),
             Self::Owner(refusal) =>                 refusal.spec(),
             Self::Denied(denial) =>                 denial.spec(),
+            Self::Rejected(rejection) =>            rejection.refusal.spec(),
             Self::Unanswered(call) =>               RefusalSpec { call_outcome: call.outcome, ..call.refusal.spec() },
         }
     }

@@ -97,7 +97,7 @@ pub struct RemoveServer {
 }
 
 /// `mgp servers add`.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Examples:
   mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   mgp servers add search --env BRAVE_KEY --env LOG_LEVEL=debug -- npx -y brave-search
@@ -106,6 +106,7 @@ pub struct RemoveServer {
   mgp servers add docs --url https://example.org/mcp --header Authorization
   mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
   mgp servers add shop --transport lite --url https://example.org/mcp-lite/v1/
+  mgp servers add notes --connector cloto-connector.json -- python server.py
   mgp servers add io.github.acme/weather               # of the registry: shown, asked, written
   mgp servers add io.github.acme/weather --as rain --set UNITS=metric
 
@@ -149,6 +150,10 @@ pub struct Add {
     /// Its restart policy.
     #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
     pub restart: Option<String>,
+    /// Its connector manifest (cloto-connector.json): its variables, its seal and, if its source names a version, its
+    /// command. It gets no trust by that.
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    pub(crate) connector: Option<PathBuf>,
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -72,7 +72,9 @@ pub(super) fn add_program(
 
 /// Whether this is a name of the registry without a command or URL.
 fn is_registry_name(typed: &Add) -> bool {
-    registry::is_registry_name(&typed.id) && typed.command.is_empty() && typed.url.is_none()
+    let is_described =
+        !typed.command.is_empty() || typed.url.is_some() || typed.connector.is_some();
+    registry::is_registry_name(&typed.id) && !is_described
 }
 
 fn list(context: &CliContext) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ pub(crate) mod push;
 pub(crate) mod scopes;
 pub(crate) mod state;
 
-use mgp_mcpl_engine::policy::{McplServerRules, SetPattern};
+use mgp_mcpl_engine::policy::{CapabilityPattern, McplServerRules, SetPattern};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::is_valid_name;
@@ -37,6 +37,8 @@ fn read_server(section: &mut Section<'_, '_, '_>) -> McplServerRules {
     // Names of sets, or patterns: `memory.*`.
     section.parse_all("enable", SetPattern::parse, &mut server.enable);
     section.parse_all("disable", SetPattern::parse, &mut server.disable);
+    // Capability paths, or patterns: `contextHooks.beforeInference.inject.*`.
+    section.parse_all("deny", CapabilityPattern::parse, &mut server.deny);
     for (tool, set) in section.text_map("tools") {
         if is_valid_name(set.get_ref()) {
             server

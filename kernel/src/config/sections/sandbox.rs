@@ -9,6 +9,7 @@ use crate::config::parsing::{ReadSection, Section};
 impl ReadSection for SandboxConfig {
     fn read(&mut self, section: &mut Section<'_, '_, '_>) {
         section.flag("required", &mut self.required);
+        section.flag("seal_required", &mut self.is_seal_required);
         read_limits(section, &mut self.limits);
     }
 }

@@ -105,6 +105,7 @@ all_or_nothing = false #> true live
 mode = "warn" #> "block" live
 [sandbox]
 required = false #> true live
+seal_required = false #> true live
 memory_bytes = 2147483648 #> 2147483649 live
 processes = 10 #> 11 live
 open_files = 100 #> 101 live
@@ -160,6 +161,7 @@ fail_closed = [] #> ["a"] live
 [mcpl.servers.x]
 enable = [] #> ["a.*"] live
 disable = [] #> ["a.b"] live
+deny = [] #> ["pushEvents"] live
 [mcpl.servers.x.tools]
 t = "a" #> "b" live
 [mcpl.servers.x.scopes.a]

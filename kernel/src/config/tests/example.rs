@@ -34,7 +34,14 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(files.restart, RestartConfig::default());
     assert_eq!(files.limits, ServerLimits::default());
     assert_eq!(files.replica, ReplicaMode::Standalone);
-    assert_eq!(files.mgp, MgpConfig::default());
+    // A seal has no default.
+    let seal = files.mgp.seal.clone();
+    assert!(seal.is_some());
+    let mgp = MgpConfig {
+        seal,
+        ..MgpConfig::default()
+    };
+    assert_eq!(files.mgp, mgp);
     let rules = ToolRules {
         tools: files.tools.tools.clone(),
         // Unset means all.

@@ -232,6 +232,57 @@ fn a_remote_server_without_tls_is_warned_about() {
     }
 }
 
+/// EXT-167: a seal is SHA-256 in one form. A malformed one leaves the entry out, for it must not count as none.
+#[test]
+fn seal_is_read_in_one_form_only() {
+    let read = |more: &str| entry(&format!("command = \"c\"\n[servers.mgp]\n{more}"));
+    let digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let sealed = read(&format!(
+        "seal = \"sha256:{digest}\"\nentry_point = \"server.py\""
+    ));
+    let seal = sealed.spec("x").mgp.seal.clone().unwrap();
+    assert_eq!(seal.sha256, digest);
+    assert_eq!(seal.entry_point, Some("server.py".into()));
+    for bad in [
+        digest.to_owned(),
+        format!("sha256:{}", digest.to_uppercase()),
+        format!("sha256:{}", &digest[1..]),
+        format!("sha512:{digest}"),
+        String::new(),
+    ] {
+        let why = read(&format!("seal = \"{bad}\"")).why("x");
+        assert!(why.contains("a seal is"), "{why}");
+    }
+    let why = read("entry_point = \"server.py\"").why("x");
+    assert!(why.contains("has no `seal`"), "{why}");
+    let far = format!("url = \"https://x/\"\n[servers.mgp]\nseal = \"sha256:{digest}\"");
+    assert!(entry(&far).why("x").contains("leave it out"));
+}
+
+/// EXT-168: with `seal_required` a server without a seal has the lowest trust, whatever its entry says; without it,
+/// its entry decides.
+#[test]
+fn unsealed_server_has_the_lowest_trust_where_seals_are_required() {
+    let digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let seal = format!("\nseal = \"sha256:{digest}\"");
+    let read = |required: bool, level: &str, seal: &str| {
+        let entry = format!(
+            "[[servers]]\nid = \"x\"\ncommand = \"c\"\n[servers.mgp]\ntrust_level = \"{level}\"{seal}"
+        );
+        let read = read_text(&format!("[sandbox]\nseal_required = {required}\n{entry}\n"));
+        let mgp = &read.spec("x").mgp;
+        (mgp.trust_level, mgp.unsealed_from)
+    };
+    use TrustLevel::{Experimental, Sandboxed, Standard, Trusted};
+    assert_eq!(read(true, "core", ""), (Sandboxed, Some(Trusted)));
+    assert_eq!(read(true, "standard", ""), (Sandboxed, Some(Standard)));
+    let experimental = read(true, "experimental", "");
+    assert_eq!(experimental, (Sandboxed, Some(Experimental)));
+    assert_eq!(read(true, "untrusted", ""), (Sandboxed, None));
+    assert_eq!(read(true, "core", &seal), (Trusted, None));
+    assert_eq!(read(false, "core", ""), (Trusted, None));
+}
+
 /// unknown trust levels mean the lowest.
 #[test]
 fn trust_has_aliases_and_unknown_levels_are_lowest() {
@@ -243,6 +294,7 @@ fn trust_has_aliases_and_unknown_levels_are_lowest() {
     };
     assert_eq!(trust("core"), TrustLevel::Trusted);
     assert_eq!(trust("untrusted"), TrustLevel::Sandboxed);
+    assert_eq!(trust("experimental"), TrustLevel::Experimental);
     assert_eq!(trust("whatever"), TrustLevel::Sandboxed);
 }
 

@@ -10,7 +10,6 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use mgp_engine::policy::risk;
-use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::egress::Destination;
 use mgp_engine::servers::sandbox::{SandboxProgram, sandbox_permissions};
 use mgp_engine::servers::spec::{ServerInstances, ServerTransport};
@@ -21,7 +20,7 @@ use mgp_transports::child::ChildSpec;
 use super::ServerGeneration;
 use super::end::End;
 use crate::link::Link;
-use crate::sandbox::{EgressProxy, EgressSocket, find_change, pin_programs};
+use crate::sandbox::{EgressProxy, EgressSocket, check_seal, find_change, pin_programs};
 use mgp_runtime::{EventSink, task};
 
 /// The permissions of a sandbox; `None` without a sandbox.
@@ -33,6 +32,7 @@ impl ServerGeneration {
         &self,
     ) -> Result<(ChildSpec, Option<EgressSocket>), End> {
         self.check_program_pins().await?;
+        self.check_seal().await?;
         let (spec, grants) = (self.spec_with_program().await?, self.sandbox_grants());
         self.set_sandbox_grants(grants.clone());
         let Some(granted) = grants else {
@@ -100,6 +100,18 @@ impl ServerGeneration {
         }
     }
 
+    /// Fails if its file is not the one that the operator sealed. What becomes of it between the check and the start is
+    /// not seen.
+    async fn check_seal(&self) -> Result<(), End> {
+        let Some(seal) = self.spec.mgp.seal.clone() else {
+            return Ok(());
+        };
+        let spec = self.child_spec();
+        let checking = task::run_blocking("confinement.seal", move || check_seal(&spec, &seal));
+        let checked = checking.await.map_err(|e| End::Failed(e.to_string()))?;
+        checked.map_err(End::Rejected)
+    }
+
     /// The process to start. A program that came with its registration is written again, so that only the
     /// reviewed code runs.
     async fn spec_with_program(&self) -> Result<ChildSpec, End> {
@@ -125,7 +137,7 @@ impl ServerGeneration {
     pub(in crate::server) fn has_outgrown_sandbox(&self, link: &Link) -> bool {
         let active = link.mgp().as_active();
         let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
-        if risk::effective_trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
+        if risk::effective_trust(self.spec.mgp.trust_level, claimed).is_sandboxed() {
             self.handle.lower_trust();
         }
         let grants = self.sandbox_grants();
@@ -151,8 +163,7 @@ impl ServerGeneration {
     }
 
     fn sandbox_grants(&self) -> SandboxGrants {
-        let low =
-            self.spec.mgp.trust_level == TrustLevel::Sandboxed || self.handle.is_trust_lowered();
+        let low = self.spec.mgp.trust_level.is_sandboxed() || self.handle.is_trust_lowered();
         let needs = &self.spec.mgp.permissions_required;
         low.then(|| sandbox_permissions(&self.filter_granted(needs)))
     }

@@ -323,6 +323,9 @@ fn classify(record: &Event) -> Option<(KernelChannel, Severity)> {
         | EventType::PermissionDenied
         | EventType::PermissionRevoked => (Of::PermissionChanged, Info),
         EventType::AccessGranted | EventType::AccessRevoked => (Of::AccessChanged, Info),
+        // The record of the call itself is announced.
+        EventType::ToolRejected => return None,
+        EventType::TrustLevelDowngradedNoSeal => (Of::ServerConnected, Warning),
         EventType::ServerConnected => (Of::ServerConnected, Info),
         EventType::ServerDisconnected => (Of::ServerDisconnected, Warning),
         EventType::RiskLevelOverride => (Of::ToolChanged, Warning),

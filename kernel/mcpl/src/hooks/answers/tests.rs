@@ -14,7 +14,23 @@ fn enabled(set: &str) -> Result<(), String> {
 
 fn before(server: &str, result: &str) -> Result<ServerInjections, String> {
     let (server, policy) = (ServerId::new(server), HookPolicy::default());
-    evaluate_before(&server, result, &enabled, (&policy, &mark()))
+    evaluate_before(&server, result, (&enabled, &|_| Ok(())), (&policy, &mark()))
+}
+
+/// NEW-020: each addition is authorized by its own position.
+#[test]
+fn addition_at_a_position_that_is_not_granted_is_left_out_alone() {
+    let both = r#"{"namespace":"n","position":"system","content":"a"},{"namespace":"n","position":"afterUser","content":"b"}"#;
+    let may_add = |position| match position {
+        Position::System => Err("not granted".to_owned()),
+        Position::BeforeUser | Position::AfterUser => Ok(()),
+    };
+    let (server, policy) = (ServerId::new("memory"), HookPolicy::default());
+    let checks: (SetCheck<'_>, PositionCheck<'_>) = (&enabled, &may_add);
+    let read = evaluate_before(&server, &result(both), checks, (&policy, &mark())).unwrap();
+    let positions: Vec<_> = read.injections.iter().map(|one| one.position).collect();
+    assert_eq!(positions, [Position::AfterUser]);
+    assert_eq!(read.omitted, ["injection 0: not granted"]);
 }
 
 fn result(injections: &str) -> String {

@@ -153,7 +153,7 @@ fn peer_is_answered_in_its_own_vocabulary() {
     );
     assert_eq!(
         later.render_answer(Some("k"), Some("standard")),
-        r#"{"version":"0.2.0","extensions":["permissions","streaming"],"server_id":"k","trust_level":"standard"}"#
+        r#"{"version":"0.7.0","extensions":["permissions","streaming"],"server_id":"k","trust_level":"standard"}"#
     );
     assert!(later.has_draft_permission_methods());
     let early = active(
@@ -178,7 +178,8 @@ fn only_the_major_version_must_match() {
         ("0.1.0", "0.1.0", true),
         ("0.2.0", "0.2.0", false),
         ("0.2.9-draft", "0.2.0", false),
-        ("0.3.0", "0.2.0", true),
+        ("0.3.0", "0.3.0", false),
+        ("0.9.1", "0.7.0", true),
     ] {
         let found = active(Features::ALL, &declared(theirs, &["audit"]));
         assert_eq!(found.version.to_string(), common);
@@ -192,6 +193,31 @@ fn only_the_major_version_must_match() {
         let found = Negotiated::intersect(Features::ALL, Err(why.clone()));
         assert_eq!(found, Negotiated::Plain(Some(why)));
     }
+}
+
+/// EXT-160: the kernel's answer has the version that the peer announces, up to the newest that is spoken; up to 0.2
+/// it has 0.2.0, whatever the peer announces.
+#[test]
+fn newer_peer_is_answered_in_its_own_version() {
+    for (theirs, answered, levels, rejections) in [
+        ("0.1.0", "0.2.0", false, false),
+        ("0.2.0", "0.2.0", false, false),
+        ("0.2.7", "0.2.0", false, false),
+        ("0.3.0", "0.3.0", false, false),
+        ("0.5.2-draft", "0.5.2", false, false),
+        ("0.6.0", "0.6.0", true, false),
+        ("0.6.1-draft", "0.6.1", true, true),
+        ("0.7.0", "0.7.0", true, true),
+        ("0.8.0", "0.7.0", true, true),
+    ] {
+        let found = active(Features::ALL, &declared(theirs, &["audit"]));
+        let answer: Value = serde_json::from_str(&found.render_answer(None, None)).unwrap();
+        assert_eq!(answer["version"], answered, "{theirs}");
+        let found = Negotiated::Active(found);
+        assert_eq!(found.has_four_trust_levels(), levels, "{theirs}");
+        assert_eq!(found.has_tool_rejections(), rejections, "{theirs}");
+    }
+    assert!(!PLAIN.has_tool_rejections() && !PLAIN.has_four_trust_levels());
 }
 
 /// MGP-016, MGP-028: a declaration is added at the position of its protocol, beside other members, and

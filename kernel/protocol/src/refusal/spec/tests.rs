@@ -121,6 +121,10 @@ fn refusals() -> Vec<Refusal> {
             .into_iter()
             .map(|denial| Refusal::Denied(Box::new(denial))),
     );
+    // EXT-164: a rejection has the row of its refusal.
+    let rejected = denials().into_iter();
+    let rejected = rejected.map(|denial| Refusal::Denied(Box::new(denial)).into_tool_rejection());
+    all.extend(rejected.filter(|refusal| matches!(refusal, Refusal::Rejected(_))));
     all.push(unanswered(timed_out(true), CallOutcome::Unknown));
     all.push(unanswered(
         Refusal::ClosedByOwner(text()),
@@ -225,6 +229,8 @@ fn denials() -> Vec<Denial> {
             tool: text(),
             reason: text(),
         },
+        Denial::AskCycle(text()),
+        Denial::AskDepth(text()),
         Denial::NoSubscription { id: text() },
     ]
 }
@@ -243,6 +249,8 @@ fn name(refusal: &Refusal) -> String {
         variant(denial)
     } else if let Refusal::Unanswered(call) = refusal {
         name(&call.refusal)
+    } else if let Refusal::Rejected(rejection) = refusal {
+        name(&rejection.refusal)
     } else if let Refusal::NotReady {
         state, unreachable, ..
     } = refusal

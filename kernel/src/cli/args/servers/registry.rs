@@ -3,7 +3,7 @@
 use clap::Args;
 
 /// Which registry.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RegistryAddress {
     /// The registry, when it is not that of [registry] url in mgp.toml.
     #[arg(long, value_name = "URL")]
@@ -32,7 +32,7 @@ pub struct Search {
 }
 
 /// Options of `mgp servers add` for a name of the registry.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct RegistryOptions {
     /// Its id here; by default the last part of its name.
     #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]

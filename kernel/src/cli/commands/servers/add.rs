@@ -1,5 +1,7 @@
 //! `mgp servers add`: adds an entry to the configuration, and reloads a running kernel.
 
+mod connector;
+
 use std::path::{Path, PathBuf};
 
 use mgp_protocol::mcp::Method;
@@ -23,6 +25,20 @@ use crate::config::edit::{self, NewServer};
 
 /// Adds a server, and starts it if a kernel runs.
 pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
+    let here = &context.look_up.current_dir;
+    let Some(file) = &add.connector else {
+        return add_with_seal(context, add, None);
+    };
+    let completed = connector::complete(add, &here.join(file), here)?;
+    completed.notes.iter().for_each(print_error);
+    add_with_seal(context, &completed.add, completed.seal.as_ref())
+}
+
+fn add_with_seal(
+    context: &CliContext,
+    add: &Add,
+    seal: Option<&(String, PathBuf)>,
+) -> Result<(), Failure> {
     if let Some(url) = &add.url {
         supplied_values::check_url(url)?;
     }
@@ -36,7 +52,7 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     check_command(&add.id, &add.command)?;
     let place = EntryDraft::prepare(context, add)?;
     let given = place.collect_values(context, add)?;
-    place.write(context, add, given)
+    place.write(context, add, given, seal)
 }
 
 /// Rejects a whole command line within one pair of quotes, which names no program.
@@ -141,11 +157,16 @@ impl EntryDraft {
         context: &CliContext,
         add: &Add,
         given: SuppliedValues,
+        seal: Option<&(String, PathBuf)>,
     ) -> Result<(), Failure> {
         let here = &context.look_up.current_dir;
         let stored = given.store(self.store.as_ref())?;
         let stored: Vec<String> = stored.into_iter().map(str::to_owned).collect();
-        let server = new_server(add, here, given);
+        let server = NewServer {
+            seal: seal.map(|(seal, _)| seal.clone()),
+            entry_point: seal.map(|(_, file)| file.to_string_lossy().into_owned()),
+            ..new_server(add, here, given)
+        };
         let text = edit::add_entry(self.text_before.as_deref().unwrap_or_default(), &server);
         let text = text.map_err(|e| to_failure(&self.file, &e))?;
         if let Some(problem) = config::check_server(&text, &self.file, &server.id) {

@@ -146,7 +146,7 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
     }
     values.env.extend(plan.env.iter().cloned());
     values.headers.extend(plan.headers.iter().cloned());
-    place.write(context, &entry, values)
+    place.write(context, &entry, values, None)
 }
 
 /// The error for an unknown name, with a suggestion.
@@ -237,6 +237,7 @@ fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
         on_demand: typed.on_demand,
         trust: typed.trust.clone(),
         restart: typed.restart.clone(),
+        connector: None,
         command: plan.command.clone(),
         from: Default::default(),
     }
