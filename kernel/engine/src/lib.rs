@@ -131,7 +131,6 @@ pub mod callers {
 pub mod store {
     pub mod audit;
     pub mod journal;
-    pub mod masks;
     pub mod secrets;
 }
 

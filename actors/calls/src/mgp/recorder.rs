@@ -10,7 +10,7 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::{
     ObservedMessage, ObservedText, Recorder, missed_entry, started_entry,
 };
-use mgp_engine::store::masks::Masks;
+use mgp_screening::masks::Masks;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
