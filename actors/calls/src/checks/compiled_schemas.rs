@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_engine::tools::schema::{Schema, SchemaCache, ToolSchema};
+use mgp_engine::tools::schema::{Mismatch, Schema, SchemaCache, ToolSchema};
+use mgp_json::{can_contain_string, member};
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::Semaphore;
 
@@ -60,6 +61,34 @@ impl CompiledSchemas {
     ) -> Result<Schema, Refusal> {
         self.compile_cached(tool, schema, Schema::compile_output)
             .await
+    }
+
+    /// Whether structured content that was masked still fits the `outputSchema`, with its formats, which some clients
+    /// assert. Such a schema is not cached: few results are masked.
+    ///
+    /// # Errors
+    /// Where it does not fit, and by which keyword; or a [`Refusal`] if the schema cannot be compiled.
+    pub(crate) async fn check_formats(
+        &self,
+        tool: &CatalogTool,
+        structured: &str,
+    ) -> Result<Result<(), Mismatch>, Refusal> {
+        let Some(schema) = member(&tool.raw, "outputSchema") else {
+            return Ok(Ok(()));
+        };
+        if !can_contain_string(schema.as_bytes(), "\"format\"") {
+            return Ok(Ok(()));
+        }
+        let _turn = self.permits.acquire().await;
+        let schema = schema.to_owned();
+        let compiling = task::run_blocking("schema.compile", move || {
+            Schema::compile_with_formats(&schema)
+        });
+        let compiled = compiling
+            .await
+            .map_err(|broken| Refusal::Internal(broken.to_string()))?;
+        let compiled = compiled.map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(compiled.check(structured))
     }
 
     async fn compile_cached<E: std::fmt::Display + Send + 'static>(
@@ -149,6 +178,7 @@ mod tests {
                 tool,
                 ResultNames::find(&wrong),
                 wrong.clone(),
+                None,
             )
             .await;
             let Err(Refusal::BadResult { path, keyword, .. }) = result else {

@@ -103,6 +103,14 @@ impl Findings {
         self.0.iter().all(|count| *count == 0)
     }
 
+    /// The kinds with their counts: `github 2, email 1`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let each = self.iter();
+        let each = each.map(|(kind, count)| format!("{} {count}", kind.as_str()));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
     /// The kinds that were found.
     pub fn iter(&self) -> impl Iterator<Item = (FindingKind, u32)> {
         let all = FindingKind::ALL.into_iter().zip(self.0);

@@ -449,9 +449,8 @@ proptest! {
     #[test]
     fn a_guarded_result_is_json_of_the_same_shape(
         texts in proptest::collection::vec(text_with_secrets(), 1..4),
-        numbers in proptest::collection::vec(any::<f64>(), 0..3),
+        numbers in proptest::collection::vec(any::<i64>(), 0..3),
     ) {
-        let numbers: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
         let content: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
         let result = json!({"content": content, "structuredContent": {"texts": texts, "numbers": numbers}});
         for flagging in [Flagging::Off, Flagging::Count, Flagging::Fence("m"), Flagging::Withhold] {

@@ -210,7 +210,7 @@ impl Masking {
         let is_sign = |byte: &u8| {
             byte.is_ascii_uppercase()
                 || byte.is_ascii_digit()
-                || matches!(byte, b'+' | b'(' | b')' | b'.' | b'-' | b'/')
+                || matches!(byte, b' ' | b'+' | b'(' | b')' | b'.' | b'-' | b'/')
         };
         let group = groups.as_bytes();
         may_go_on
