@@ -189,4 +189,41 @@ mod tests {
         assert_eq!(refused[0], refused[1]);
         assert_eq!(refused[0].1, "required");
     }
+
+    /// EXT-192: a masked value that breaks a pattern, an enum, a length or a format withholds the result.
+    #[tokio::test]
+    async fn masked_content_that_breaks_its_schema_is_withheld() {
+        let report = mgp_callers::GuardReport {
+            structured_changed: true,
+            ..mgp_callers::GuardReport::default()
+        };
+        let masked = "[redacted:email]";
+        for (rule, keyword) in [
+            (r#""format":"email""#, Some("format")),
+            (r#""pattern":"^[a-z]+$""#, Some("pattern")),
+            (r#""enum":["a"]"#, Some("enum")),
+            (r#""maxLength":3"#, Some("maxLength")),
+            (r#""maxLength":30"#, None),
+        ] {
+            let tool = format!(
+                r#"{{"name":"add","inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","properties":{{"m":{{"type":"string",{rule}}}}}}}}}"#
+            );
+            let offer = ServerOffer::new(ServerId::new("calc")).with_list(ListKind::Tools, &[&*tool]);
+            let tool = Arc::clone(&offer.tools()[0]);
+            let result = format!(r#"{{"content":[],"structuredContent":{{"m":"{masked}"}}}}"#);
+            let result = bytes::Bytes::from(result);
+            let names = ResultNames::find(&result);
+            let schemas = CompiledSchemas::default();
+            let checked =
+                schema::check_result(&schemas, "add", &tool, names, result, Some(&report)).await;
+            match (checked, keyword) {
+                (Ok(_), None) => {}
+                (Err(Refusal::Withheld { reason, .. }), Some(keyword)) => {
+                    let said = format!("at /m does not fit the tool's outputSchema ({keyword})");
+                    assert!(reason.contains(&said), "{reason}");
+                }
+                (other, _) => panic!("{rule}: {other:?}"),
+            }
+        }
+    }
 }
