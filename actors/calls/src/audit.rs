@@ -33,8 +33,8 @@ pub use self::call_metrics::CallMetrics;
 use self::call_times::CallTimeBreakdown;
 pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
-use mgp_callers::{ForwardedHeaders, GuardReport};
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_callers::{ForwardedHeaders, GuardReport};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_store::audit::{
     AuditEntry, AuditHandle, AuditWriteError, CallReservation, agent_actor, operator_actor,

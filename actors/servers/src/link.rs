@@ -237,7 +237,10 @@ impl Link {
             ids: RequestIds::unencrypted(),
             slots: CallSlots::default(),
             gate: Gate::new(),
-            guard: limits.results.as_ref().map(|rules| Box::new(LinkGuard::new(rules))),
+            guard: limits
+                .results
+                .as_ref()
+                .map(|rules| Box::new(LinkGuard::new(rules))),
             call_queue: CallQueue::default(),
             open_callbacks: OpenCallbacks::default(),
             mcpl_requests: OpenCallbacks::default(),

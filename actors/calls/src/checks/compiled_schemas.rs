@@ -208,7 +208,8 @@ mod tests {
             let tool = format!(
                 r#"{{"name":"add","inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","properties":{{"m":{{"type":"string",{rule}}}}}}}}}"#
             );
-            let offer = ServerOffer::new(ServerId::new("calc")).with_list(ListKind::Tools, &[&*tool]);
+            let offer =
+                ServerOffer::new(ServerId::new("calc")).with_list(ListKind::Tools, &[&*tool]);
             let tool = Arc::clone(&offer.tools()[0]);
             let result = format!(r#"{{"content":[],"structuredContent":{{"m":"{masked}"}}}}"#);
             let result = bytes::Bytes::from(result);

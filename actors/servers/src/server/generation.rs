@@ -39,8 +39,8 @@ use crate::link::{Link, LinkEvent, LinkSettings, Wire};
 use mgp_callers::Flag;
 use mgp_policy::{GateLease, PermissionsHandle};
 use mgp_runtime::task::{SupervisedTask, TaskError};
-use mgp_store::audit::AuditHandle;
 use mgp_runtime::{EventSink, Mailbox, randomness, task};
+use mgp_store::audit::AuditHandle;
 
 /// A child that does not read its stdin for this long is ended: its pipe is full. Calls time out long before.
 const STDIN_STALL_TIMEOUT: Duration = Duration::from_secs(300);

@@ -319,8 +319,9 @@ fn drop_unreadable_patterns(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
             let pattern = members.get("pattern").filter(|pattern| pattern.is_string());
-            let readable =
-                |pattern: &Value| build_validator(&json!({ "pattern": pattern }), true, Formats::Ignored).is_ok();
+            let readable = |pattern: &Value| {
+                build_validator(&json!({ "pattern": pattern }), true, Formats::Ignored).is_ok()
+            };
             let drops = pattern.is_some_and(|pattern| !readable(pattern));
             if drops {
                 members.remove("pattern");

@@ -97,7 +97,8 @@ impl ResultGuard {
         if changed {
             done.text = Some(splice.finish().into_owned());
         }
-        if let (Flagging::Fence(_), Place::Result { .. }, false) = (flagging, place, guarding.fenced)
+        if let (Flagging::Fence(_), Place::Result { .. }, false) =
+            (flagging, place, guarding.fenced)
             && !guarding.unfenced.is_empty()
         {
             let text = done.text.as_deref().unwrap_or(text);
@@ -195,7 +196,12 @@ impl<'g, 't> Guarding<'g, 't> {
                     self.replace(raw, &mask, zone);
                 }
             }
-            Zone::Protocol | Zone::Structured | Zone::Free | Zone::Schema => {
+            Zone::Protocol
+            | Zone::Questions
+            | Zone::Prompt
+            | Zone::Structured
+            | Zone::Free
+            | Zone::Schema => {
                 self.handle_text(raw, &text, zone);
             }
         }
@@ -222,7 +228,7 @@ impl<'g, 't> Guarding<'g, 't> {
         {
             guarded = Some(again);
         }
-        if self.flagging != Flagging::Off && self.nesting == 0 {
+        if self.flagging != Flagging::Off && self.nesting == 0 && zone != Zone::Prompt {
             let signs = find_signs(text);
             if !signs.is_empty() {
                 guarded = self.flag(guarded, text, &signs, zone);
@@ -251,7 +257,7 @@ impl<'g, 't> Guarding<'g, 't> {
         match self.flagging {
             Flagging::Off | Flagging::Count => guarded,
             Flagging::Withhold => Some(withheld(signs)),
-            Flagging::Fence(mark) if zone == Zone::Protocol => {
+            Flagging::Fence(mark) if matches!(zone, Zone::Protocol | Zone::Questions) => {
                 self.fenced = true;
                 Some(fence(shown, signs, mark))
             }
@@ -276,9 +282,7 @@ impl<'g, 't> Guarding<'g, 't> {
         let mut nested = Guarding::new(settings, text, self.nesting + 1);
         nested.run(text, Zone::Free);
         self.done.findings.merge(&nested.done.findings);
-        nested
-            .changed
-            .then(|| nested.splice.finish().into_owned())
+        nested.changed.then(|| nested.splice.finish().into_owned())
     }
 
     fn replace(&mut self, raw: &'t str, text: &str, zone: Zone) {

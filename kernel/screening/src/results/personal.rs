@@ -134,7 +134,10 @@ fn find_cards(unit: &str, found: &mut Matches) {
             continue;
         }
         // What looks like a fifth group may be another number.
-        let short = text.char_indices().nth(19).map_or(text, |(end, _)| &text[..end]);
+        let short = text
+            .char_indices()
+            .nth(19)
+            .map_or(text, |(end, _)| &text[..end]);
         for text in [text, short] {
             let end = at.start() + text.len();
             if stands_alone(unit, at.start(), end) && is_card(text) {
@@ -163,9 +166,7 @@ fn is_card(text: &str) -> bool {
         (3, 15) => matches!(prefix(2), 34 | 37),
         (3, 14) => matches!(prefix(2), 30 | 36 | 38 | 39),
         (3, 16..=19) => (3528..=3589).contains(&prefix(4)),
-        (6, 16..=19) => {
-            prefix(4) == 6011 || prefix(2) == 62 || matches!(prefix(2), 64 | 65)
-        }
+        (6, 16..=19) => prefix(4) == 6011 || prefix(2) == 62 || matches!(prefix(2), 64 | 65),
         _ => false,
     };
     is_issued && has_luhn_checksum(&digits)
@@ -176,10 +177,12 @@ fn has_luhn_checksum(digits: &[u8]) -> bool {
         .iter()
         .rev()
         .enumerate()
-        .map(|(place, digit)| match u32::from(*digit) * (1 + place as u32 % 2) {
-            two if two > 9 => two - 9,
-            one => one,
-        })
+        .map(
+            |(place, digit)| match u32::from(*digit) * (1 + place as u32 % 2) {
+                two if two > 9 => two - 9,
+                one => one,
+            },
+        )
         .sum();
     sum.is_multiple_of(10)
 }
@@ -275,7 +278,8 @@ fn find_addresses(unit: &str, found: &mut Matches) {
                 true if run.len() + 2 <= len => &unit[at..at + run.len() + 2],
                 _ => run,
             };
-            let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+            let is_word =
+                |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
             let apart = !is_word(unit[..at].chars().next_back())
                 && !is_word(unit[at + len..].chars().next());
             if apart && is_ipv6(run) {

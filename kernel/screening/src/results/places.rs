@@ -7,6 +7,10 @@ use super::secrets::is_secret_name;
 pub(super) enum Zone {
     /// Members of the protocol: some of them are identifiers.
     Protocol,
+    /// Questions in a result.
+    Questions,
+    /// What a server says to the client's model: instructions by its nature.
+    Prompt,
     /// `structuredContent`: a client may check it against a schema.
     Structured,
     /// A value that a server chose.
@@ -20,7 +24,7 @@ pub(super) enum Zone {
 }
 
 /// Identifiers, addresses, dates and words of the protocol, whose change would break it, and binary data.
-const OPAQUE: [&str; 35] = [
+const OPAQUE: [&str; 36] = [
     "baggage",
     "blob",
     "callback_id",
@@ -44,6 +48,7 @@ const OPAQUE: [&str; 35] = [
     "requestId",
     "requestState",
     "request_id",
+    "resourceUri",
     "resultType",
     "role",
     "status",
@@ -71,7 +76,9 @@ impl Zone {
             Self::Schema => Self::Schema,
             Self::Free | Self::Structured if is_secret_name(name) => Self::Secret,
             Self::Free | Self::Structured => self,
-            Self::Protocol => match name {
+            Self::Questions if matches!(name, "messages" | "systemPrompt") => Self::Prompt,
+            Self::Protocol | Self::Questions | Self::Prompt => match name {
+                "inputRequests" => Self::Questions,
                 "structuredContent" => Self::Structured,
                 // Of errors, logs and events; below that it is an image or a sound.
                 "data" if depth == 1 => Self::Free,
@@ -80,7 +87,7 @@ impl Zone {
                 "requestedSchema" | "inputSchema" | "outputSchema" => Self::Schema,
                 name if OPAQUE.contains(&name) => Self::Opaque,
                 name if is_secret_name(name) => Self::Secret,
-                _ => Self::Protocol,
+                _ => self,
             },
         }
     }

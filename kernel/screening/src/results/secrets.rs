@@ -176,4 +176,3 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         || name == "idtoken"
         || !name.ends_with("tokens") && TOKENS.iter().any(|word| without.contains(word))
 }
-

@@ -224,13 +224,12 @@ impl Masking {
     /// Whether the unit ends with the beginning of a known secret that has more than one word.
     fn has_open_value(&self, masks: &Masks) -> bool {
         let begins = |value: &str| {
-            value.char_indices().skip(1).any(|(len, _)| {
-                len <= self.unit.len() && self.unit.ends_with(&value[..len])
-            })
+            value
+                .char_indices()
+                .skip(1)
+                .any(|(len, _)| len <= self.unit.len() && self.unit.ends_with(&value[..len]))
         };
-        let mut several = masks
-            .values()
-            .filter(|value| !value.chars().all(is_word));
+        let mut several = masks.values().filter(|value| !value.chars().all(is_word));
         several.any(begins)
     }
 }
@@ -238,5 +237,8 @@ impl Masking {
 /// Whether a character may stand inside of a key, a token or an address.
 fn is_word(c: char) -> bool {
     c.is_ascii_graphic()
-        && !matches!(c, ',' | ';' | '|' | '<' | '>' | '{' | '}' | '[' | ']' | '"' | '\'' | '`')
+        && !matches!(
+            c,
+            ',' | ';' | '|' | '<' | '>' | '{' | '}' | '[' | ']' | '"' | '\'' | '`'
+        )
 }

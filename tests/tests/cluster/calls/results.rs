@@ -17,7 +17,10 @@ async fn nodes(owner: &str, caller: &str) -> JoinedNodes {
     let server = Program::fixture(&["--mgp", &said]).entry("demo");
     let nas = config("nas", "127.0.0.1:0", &format!("{server}{owner}"));
     let desk = config("desk", "127.0.0.1:0", caller);
-    let (nas, desk) = (Kernel::with_config(&nas).await, Kernel::with_config(&desk).await);
+    let (nas, desk) = (
+        Kernel::with_config(&nas).await,
+        Kernel::with_config(&desk).await,
+    );
     JoinedNodes::joined(nas, desk, &["demo"]).await
 }
 
@@ -29,7 +32,11 @@ async fn each_node_guards_results_by_its_own_settings() {
     for (owner, caller, masked) in [
         (secrets, "", format!("[redacted:github] {MAIL}")),
         ("", mail, format!("{KEY} [redacted:email]")),
-        (secrets, mail, "[redacted:github] [redacted:email]".to_owned()),
+        (
+            secrets,
+            mail,
+            "[redacted:github] [redacted:email]".to_owned(),
+        ),
         ("", "", format!("{KEY} {MAIL}")),
     ] {
         let nodes = nodes(owner, caller).await;
@@ -38,7 +45,9 @@ async fn each_node_guards_results_by_its_own_settings() {
             let url = nodes.desk.url();
             let mut client = Client::over_http(url, version, &speaks_mgp(version)).await;
             let text = format!("{KEY} {MAIL}");
-            let echo = client.call("nas__demo__echo", json!({ "text": text })).await;
+            let echo = client
+                .call("nas__demo__echo", json!({ "text": text }))
+                .await;
             assert_eq!(echo.text(), masked, "{case}");
             let error = json!({"error": {"code": -32000, "message": text}});
             let failed = client.call("nas__demo__fail", error).await;

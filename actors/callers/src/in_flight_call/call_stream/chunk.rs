@@ -127,7 +127,9 @@ impl StreamChunk {
     fn shown_content(&self) -> Option<&str> {
         match &self.guarded {
             None => self.content(),
-            Some(GuardedContent::Shown(content)) => Some(content).filter(|c| !c.is_empty()).map(AsRef::as_ref),
+            Some(GuardedContent::Shown(content)) => {
+                Some(content).filter(|c| !c.is_empty()).map(AsRef::as_ref)
+            }
             Some(GuardedContent::Withheld) => None,
         }
     }

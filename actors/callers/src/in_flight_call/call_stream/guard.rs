@@ -98,8 +98,7 @@ impl GuardedStream {
         };
         let place = Place::Result { has_state: false };
         let done = guard.guard_json(&partial.0, place, masks, flagging);
-        done.text
-            .map_or(partial, |text| PartialResult(text.into()))
+        done.text.map_or(partial, |text| PartialResult(text.into()))
     }
 }
 

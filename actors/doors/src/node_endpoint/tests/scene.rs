@@ -555,7 +555,7 @@ fn server(
         offer_mcpl: true,
         attribution: CallbackAttribution::ByCall,
         client_extensions: "{}".into(),
-                audit: mgp_store::audit::AuditHandle::disabled(),
+        audit: mgp_store::audit::AuditHandle::disabled(),
     };
     let link = Link::new(
         spec.id,
