@@ -302,6 +302,7 @@ impl Link {
         let decided = tokio::select! {
             decided = self.ask_about_result(call, caller, done) => decided,
             () = call.in_flight.wait_until_cancelled() => return Err(Refusal::Cancelled),
+            () = call.in_flight.stop().wait_until_requested() => return Err(Refusal::Cancelled),
         };
         call.in_flight
             .update_guard_report(|report| report.approved = Some(decided.is_ok()));

@@ -193,7 +193,7 @@ impl<'g, 't> Guarding<'g, 't> {
                 push_mask(FindingKind::Named, &mut mask);
                 if *text != *mask {
                     self.done.findings.add(FindingKind::Named);
-                    self.replace(raw, &mask, zone);
+                    self.replace(raw, &mask);
                 }
             }
             Zone::Protocol
@@ -214,8 +214,7 @@ impl<'g, 't> Guarding<'g, 't> {
         if let (Some(mut masked), Some(level)) = (masked, self.levels.last_mut()) {
             level.masked_names += 1;
             masked.push_str(&format!(" {}", level.masked_names));
-            let zone = level.zone;
-            self.replace(raw, &masked, zone);
+            self.replace(raw, &masked);
         }
     }
 
@@ -235,7 +234,7 @@ impl<'g, 't> Guarding<'g, 't> {
             }
         }
         if let Some(guarded) = guarded {
-            self.replace(raw, &guarded, zone);
+            self.replace(raw, &guarded);
         }
     }
 
@@ -285,13 +284,10 @@ impl<'g, 't> Guarding<'g, 't> {
         nested.changed.then(|| nested.splice.finish().into_owned())
     }
 
-    fn replace(&mut self, raw: &'t str, text: &str, zone: Zone) {
+    fn replace(&mut self, raw: &'t str, text: &str) {
         self.changed = true;
-        let in_structured = || {
-            let mut levels = self.levels.iter();
-            levels.any(|level| level.value_zone == Zone::Structured)
-        };
-        self.done.structured_changed |= zone == Zone::Structured || in_structured();
+        let mut levels = self.levels.iter();
+        self.done.structured_changed |= levels.any(|level| level.value_zone == Zone::Structured);
         self.splice.replace(raw, quote(text));
     }
 }
