@@ -162,27 +162,26 @@ impl Link {
             let guarded = guarded.and_then(|text| RawValue::from_string(text).ok());
             guarded.unwrap_or(error)
         };
-        match refusal {
-            Refusal::Peer(said) => {
-                let guarded = error(said.get());
-                Refusal::Peer(raw(said, guarded))
-            }
-            Refusal::Unattributed(said) => {
-                let guarded = error(said.get());
-                Refusal::Unattributed(raw(said, guarded))
-            }
-            Refusal::Owner(mut owner) => {
-                owner.answer = match owner.answer {
-                    OwnerAnswer::Error(said) => OwnerAnswer::Error(error(&said).unwrap_or(said)),
-                    OwnerAnswer::Result(said) => {
-                        let place = Place::Result { has_state: false };
-                        OwnerAnswer::Result(guarded(&said, place).unwrap_or(said))
-                    }
-                };
-                Refusal::Owner(owner)
-            }
-            refusal => refusal,
+        if let Refusal::Peer(said) = refusal {
+            let guarded = error(said.get());
+            return Refusal::Peer(raw(said, guarded));
         }
+        if let Refusal::Unattributed(said) = refusal {
+            let guarded = error(said.get());
+            return Refusal::Unattributed(raw(said, guarded));
+        }
+        let Refusal::Owner(mut owner) = refusal else {
+            // The kernel's own words.
+            return refusal;
+        };
+        owner.answer = match owner.answer {
+            OwnerAnswer::Error(said) => OwnerAnswer::Error(error(&said).unwrap_or(said)),
+            OwnerAnswer::Result(said) => {
+                let place = Place::Result { has_state: false };
+                OwnerAnswer::Result(guarded(&said, place).unwrap_or(said))
+            }
+        };
+        Refusal::Owner(owner)
     }
 
     /// The params of a message that the server sends on its own; `None` if they stay as they are.
