@@ -16,8 +16,6 @@ pub mod results;
 pub mod scopes;
 mod validators;
 
-pub(crate) use self::validators::is_invisible;
-
 // Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).
 pub use self::validators::{
     BlockedArgument, ScreenedCall, ScreeningRejection, Validator, Validators, can_select_code,

@@ -142,7 +142,7 @@ impl Link {
                 if guard.guard.rules().instructions == InstructionRule::Hold
                     && !done.excerpts.is_empty()
                 {
-                    self.hold(call, &done).await?;
+                    self.wait_for_approval(call, &done).await?;
                 }
                 Ok(done.text.map_or(result, Bytes::from))
             }
@@ -294,7 +294,7 @@ impl Link {
     }
 
     /// Resolves when the operator approves a result that reads like instructions.
-    async fn hold(&self, call: &Call<'_>, done: &GuardedJson) -> Result<(), Refusal> {
+    async fn wait_for_approval(&self, call: &Call<'_>, done: &GuardedJson) -> Result<(), Refusal> {
         let Some(caller) = call.caller else {
             return Err(self.withheld_refusal("nobody can be asked about it"));
         };

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::RegexSet;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::is_invisible;
+use crate::validators::is_invisible;
 
 /// Shorter texts are no sentences.
 const TEXT_MIN: usize = 12;
@@ -126,7 +126,7 @@ pub(super) fn fence(text: &str, signs: &[&str], mark: &str) -> String {
 }
 
 /// What stands in place of a text that is withheld.
-pub(super) fn withheld(signs: &[&str]) -> String {
+pub(super) fn render_withheld(signs: &[&str]) -> String {
     format!(
         "[mgp: a text that reads like instructions ({}) is withheld]",
         signs.join(", ")

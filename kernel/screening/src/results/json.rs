@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::ResultGuard;
 use super::findings::{FindingKind, Findings};
-use super::instructions::{fence, find_signs, withheld};
+use super::instructions::{fence, find_signs, render_withheld};
 use super::places::Zone;
 use super::text::push_mask;
 use crate::masks::Masks;
@@ -255,7 +255,7 @@ impl<'g, 't> Guarding<'g, 't> {
         }
         match self.flagging {
             Flagging::Off | Flagging::Count => guarded,
-            Flagging::Withhold => Some(withheld(signs)),
+            Flagging::Withhold => Some(render_withheld(signs)),
             Flagging::Fence(mark) if matches!(zone, Zone::Protocol | Zone::Questions) => {
                 self.fenced = true;
                 Some(fence(shown, signs, mark))

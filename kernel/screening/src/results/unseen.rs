@@ -1,6 +1,6 @@
 //! Strips characters that nobody sees: zero-width ones, marks of direction, tags, and runs of variation selectors.
 
-use crate::is_invisible;
+use crate::validators::is_invisible;
 
 /// Strips a text piece by piece: what is kept depends on the character before.
 #[derive(Clone, Copy, Debug, Default)]
