@@ -7,7 +7,7 @@ use mgp_tests::harness::{
 use serde_json::{Value, json};
 
 use crate::audit::events;
-use crate::scene::ERAS;
+use crate::scene::{ERAS, kernel_with};
 
 /// A token of GitHub by its form.
 const KEY: &str = "ghp_a1B2c3D4e5F6g7H8i9J0a1B2c3D4e5F6g7H8";
@@ -235,7 +235,7 @@ async fn pending(kernel: &Kernel) -> Value {
 /// cancelled it does not, and other calls do not wait.
 #[tokio::test]
 async fn a_held_result_waits_for_the_operator() {
-    let kernel = kernel("[servers.results]\ninstructions = \"hold\"\n").await;
+    let kernel = kernel_with("[servers.results]\ninstructions = \"hold\"\n", &[]).await;
     for version in ERAS {
         let mut client = client(&kernel, version).await;
         let call = json!({"name": "echo", "arguments": {"text": format!("{ATTACK} {KEY}")}});
