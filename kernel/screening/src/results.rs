@@ -14,6 +14,8 @@ mod stream;
 mod text;
 mod unseen;
 
+use std::sync::LazyLock;
+
 use regex::{Regex, RegexBuilder};
 
 pub use self::findings::{FindingKind, Findings};
@@ -134,6 +136,13 @@ impl ResultGuard {
     /// Compiles the settings. Patterns that do not compile, which the configuration rejects, are left out.
     #[must_use]
     pub fn new(rules: ResultRules) -> Self {
+        // Compiled when the server is connected, so that its first result does not wait for it.
+        if rules.secrets {
+            LazyLock::force(&secrets::TOKENS);
+        }
+        if rules.instructions != InstructionRule::Off {
+            LazyLock::force(&instructions::SIGN_SET);
+        }
         let patterns = rules.patterns.iter();
         let patterns = patterns.filter_map(|pattern| compile_pattern(pattern).ok());
         Self {

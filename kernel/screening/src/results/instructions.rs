@@ -70,7 +70,7 @@ const SIGNS: [(&str, &str); 14] = [
     ),
 ];
 
-static SET: LazyLock<RegexSet> = LazyLock::new(|| {
+pub(super) static SIGN_SET: LazyLock<RegexSet> = LazyLock::new(|| {
     let patterns = SIGNS.map(|(_, pattern)| pattern.replace(r"\b", r"(?-u:\b)"));
     RegexSet::new(patterns).expect("the patterns are literals")
 });
@@ -80,7 +80,7 @@ pub(super) fn find_signs(text: &str) -> Vec<&'static str> {
     if text.len() < TEXT_MIN {
         return Vec::new();
     }
-    let found = SET.matches(&fold(text));
+    let found = SIGN_SET.matches(&fold(text));
     let mut signs: Vec<_> = found.iter().map(|number| SIGNS[number].0).collect();
     signs.dedup();
     signs

@@ -31,7 +31,7 @@ const GROUPS: [(&str, FindingKind); 9] = [
 ];
 
 /// Each format as its issuer documents it: a prefix, an alphabet and a length.
-static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
+pub(super) static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     let parts = [
         r"\b[Bb][Ee][Aa][Rr][Ee][Rr]:?[ \t]{1,8}(?P<bearer>[A-Za-z0-9._~+/=-]{8,})",
         r"\b(?P<jwt>eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3})",
