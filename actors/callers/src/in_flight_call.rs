@@ -5,6 +5,7 @@ pub(crate) mod callback;
 pub(crate) mod delivery;
 mod flag;
 pub(crate) mod forwarded_headers;
+pub(crate) mod guard_report;
 pub(crate) mod in_flight_calls;
 pub(crate) mod progress;
 pub(crate) mod remote_times;
@@ -29,6 +30,7 @@ use serde_json::value::RawValue;
 use self::call_stream::CallStreamHandle;
 use self::delivery::{Receipt, try_send_line};
 use self::forwarded_headers::ForwardedHeaders;
+use self::guard_report::GuardReport;
 use self::progress::ReportedProgress;
 use self::remote_times::RemoteTimes;
 use self::rounds::CallRounds;
@@ -72,6 +74,8 @@ pub struct InFlightCall {
     /// Microseconds spent in servers' queues.
     queue_wait_us: AtomicU64,
     remote_times: RemoteTimes,
+    /// What the guards of results found.
+    guard_report: Mutex<Option<Box<GuardReport>>>,
 }
 
 /// Where messages of a request are sent.
@@ -206,6 +210,7 @@ impl InFlightCall {
             tap: OnceLock::new(),
             queue_wait_us: AtomicU64::new(0),
             remote_times: RemoteTimes::default(),
+            guard_report: Mutex::default(),
         })
     }
 

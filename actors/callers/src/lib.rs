@@ -30,9 +30,10 @@ pub use self::directory::{Directory, render_log_frame};
 // The state of one in-flight request: where its messages go, and whether it was cancelled.
 pub use self::in_flight_call::call_stream::budget::StreamBudgets;
 pub use self::in_flight_call::call_stream::{
-    CallStreamHandle, CallStreamMsg, CallStreamNotice, ChunkForm, PartialResult,
+    CallStreamHandle, CallStreamMsg, CallStreamNotice, ChunkForm, ChunkGuard, PartialResult,
 };
 pub use self::in_flight_call::forwarded_headers::ForwardedHeaders;
+pub use self::in_flight_call::guard_report::GuardReport;
 pub use self::in_flight_call::in_flight_calls::{InFlightCallGuard, InFlightCalls};
 pub use self::in_flight_call::remote_times::NodeTimes;
 pub use self::in_flight_call::rounds::{

@@ -33,8 +33,8 @@ pub use self::call_metrics::CallMetrics;
 use self::call_times::CallTimeBreakdown;
 pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
-use mgp_callers::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_callers::{ForwardedHeaders, GuardReport};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_store::audit::{
     AuditEntry, AuditHandle, AuditWriteError, CallReservation, agent_actor, operator_actor,
@@ -450,6 +450,7 @@ impl UnwrittenCall<'_> {
             forwarded_headers: exchange
                 .forwarded_headers()
                 .map(ForwardedHeaders::sent_names),
+            guarded: exchange.guard_report(),
         }
     }
 }
@@ -492,6 +493,8 @@ struct CallRecord {
     refusal_details: Option<Map<String, Value>>,
     /// The names of headers of the caller's request that the server was sent.
     forwarded_headers: Option<Vec<String>>,
+    /// What the guard of its results found.
+    guarded: Option<GuardReport>,
 }
 
 impl CallRecord {
@@ -553,6 +556,15 @@ impl CallRecord {
         {
             add("headers_passed", passed.join(",").into());
         }
+        if let Some(report) = &self.guarded {
+            if !report.findings.is_empty() {
+                add("guarded", report.findings.describe().into());
+            }
+            if let Some(approved) = report.approved {
+                let decision = if approved { "approved" } else { "denied" };
+                add("held_result", decision.into());
+            }
+        }
         if let Some(task) = &self.continued_as {
             add(outcome::TASK, (**task).into());
         }
@@ -595,6 +607,7 @@ impl AuditEntry for CallRecord {
             || self.scope.is_some()
             || self.route_reason.is_some()
             || self.continued_as.is_some()
+            || self.guarded.is_some()
             || self
                 .forwarded_headers
                 .as_ref()

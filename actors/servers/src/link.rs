@@ -16,6 +16,7 @@ mod inbound;
 mod late_messages;
 mod listen;
 mod request_meta;
+mod results;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod server_methods;
@@ -49,6 +50,7 @@ use crate::negotiation;
 use mgp_callers::request::Caller;
 use mgp_callers::{CallStreamHandle, InFlightCall};
 use mgp_runtime::EventSink;
+use mgp_store::audit::AuditHandle;
 
 use self::call_context::CallContext;
 pub use self::call_context::FinalCheck;
@@ -67,6 +69,7 @@ use self::call_queue::CallQueue;
 use self::call_slots::CallSlots;
 use self::callback::{AnswerPermits, MAX_RESPONSES, MgpCallbacks, OpenCallbacks, UrlElicitations};
 use self::followed_channels::FollowedChannel;
+use self::results::LinkGuard;
 use self::tasks::LinkTasks;
 
 /// A list that a server offers.
@@ -91,6 +94,8 @@ pub struct LinkSettings {
     pub attribution: CallbackAttribution,
     /// The client extensions declared to the server, as a JSON object.
     pub client_extensions: Arc<str>,
+    /// The audit log, whose masks are those of results, too.
+    pub audit: AuditHandle,
 }
 
 /// What a server declared in the handshake of one protocol family.
@@ -152,6 +157,8 @@ pub struct Link {
     /// `_meta` of the kernel's own stateless requests.
     kernel_meta: Box<str>,
     events: EventSink<LinkEvent>,
+    /// Guards its text; `None` relays it as it is.
+    guard: Option<Box<LinkGuard>>,
     call_queue: CallQueue,
     open_callbacks: OpenCallbacks,
     /// MCPL requests of the server; they belong to no call.
@@ -230,6 +237,10 @@ impl Link {
             ids: RequestIds::unencrypted(),
             slots: CallSlots::default(),
             gate: Gate::new(),
+            guard: limits
+                .results
+                .as_ref()
+                .map(|rules| Box::new(LinkGuard::new(rules))),
             call_queue: CallQueue::default(),
             open_callbacks: OpenCallbacks::default(),
             mcpl_requests: OpenCallbacks::default(),

@@ -23,8 +23,8 @@ use mgp_engine::calls::telemetry::latency::LatencyHistogram;
 use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::RecordedArguments;
 use mgp_engine::store::audit::successful_call::SuccessfulCall;
-use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::Event;
+use mgp_screening::masks::Masks;
 use mgp_sync::{Charge, Snapshot};
 use tokio::sync::oneshot;
 

@@ -133,7 +133,6 @@ pub mod callers {
 pub mod store {
     pub mod audit;
     pub mod journal;
-    pub mod masks;
     pub mod secrets;
 }
 

@@ -211,6 +211,14 @@ pub enum Refusal {
         /// The limit for unread responses of one agent, in bytes.
         limit: u64,
     },
+    /// A result that the kernel does not pass on, although the call was made.
+    #[error("The result of server {server} is withheld: {reason}")]
+    Withheld {
+        /// The server.
+        server: ServerId,
+        /// Why.
+        reason: String,
+    },
     /// The caller is not authorized.
     #[error("{0}")]
     Forbidden(String),
@@ -403,6 +411,7 @@ impl Refusal {
             | Self::WindowExpired(_)
             | Self::BadCursor
             | Self::Overloaded { .. }
+            | Self::Withheld { .. }
             | Self::Forbidden(_)
             | Self::Cancelled
             | Self::Internal(_)

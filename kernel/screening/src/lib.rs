@@ -1,5 +1,5 @@
 //! Checks data before it leaves the kernel: the arguments of calls, the code in them (MGP §4.5, §7),
-//! and the conditions on grants.
+//! the conditions on grants, and the text of servers on its way to clients.
 //!
 //! Pure like the engine: text in, verdict out.
 
@@ -11,6 +11,8 @@ pub mod code_safety;
     reason = "values and expressions of any other kind are all alike there: a fault, or nothing to explain"
 )]
 pub mod conditions;
+pub mod masks;
+pub mod results;
 pub mod scopes;
 mod validators;
 

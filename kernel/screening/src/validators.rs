@@ -25,6 +25,7 @@ mod sql;
 use serde_json::{Value, json};
 
 pub use fast_path::is_trivially_safe;
+pub(crate) use normalization::is_invisible;
 
 use arguments::{CallArguments, Leaf};
 use roles::Role;

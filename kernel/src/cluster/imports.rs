@@ -41,9 +41,10 @@ impl Cluster {
                 if running.contains_key(&id) {
                     continue;
                 }
-                let spec = id
-                    .remote_parts()
-                    .map(|(node, _)| ServerSpec::for_node_server(node, server.clone()));
+                let spec = id.remote_parts().map(|(node, _)| {
+                    let results = self.config.results.clone();
+                    ServerSpec::for_node_server(node, server.clone(), results)
+                });
                 if let Some(spec) = spec
                     && tree.start_server(spec).await
                 {

@@ -10,6 +10,7 @@ pub(crate) mod mcpl;
 pub(crate) mod network;
 pub(crate) mod notify;
 pub(crate) mod permissions;
+pub(crate) mod results;
 pub(crate) mod sandbox;
 pub(crate) mod sets;
 pub(crate) mod tools;

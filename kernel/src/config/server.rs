@@ -27,6 +27,7 @@ use super::parsing::Section;
 use super::sections::POLICIES;
 use super::sections::limits::{START_MODES, StartDefaults, read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
+use super::sections::results::read_results;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
 use extensions::{read_client_extensions, read_merged};
@@ -60,6 +61,7 @@ pub(super) fn read_server(
     login.enabled &= !forwards_authorization;
     let after = read_start_after(entry, &id);
     read_limits(entry, &mut limits);
+    read_results(entry, &mut limits.results);
     let mut resources = ResourceLimits::default();
     entry.subsection("limits", |section| read_resources(section, &mut resources));
     if let Some(ServerTransport::Http { .. }) = &reach {

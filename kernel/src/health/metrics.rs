@@ -17,6 +17,7 @@ use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_protocol::mgp::kernel::{Metrics, MetricsText};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_runtime::{CountedKind, task};
+use mgp_screening::results::Findings;
 use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
 use mgp_store::{StorageHealth, audit, journal};
 
@@ -219,6 +220,10 @@ impl KernelMetrics {
             "Processor time of the processes of a server.",
         )
         .with_unit("seconds");
+        let mut guarded = counter(
+            "mgp_result_findings",
+            "What was masked, stripped or flagged in results of a server since it was connected, by kind.",
+        );
         let servers = self.calls.servers.load();
         let published = self.calls.catalog.load();
         for server in servers.values() {
@@ -229,6 +234,9 @@ impl KernelMetrics {
             begun.add_point(&id, server.generations_started());
             in_flight.add_point(&id, server.in_flight());
             turns.add_point(&id, server.link().map_or(0, |link| link.queued_calls()));
+            for (kind, count) in server.guard_findings().iter().flat_map(Findings::iter) {
+                guarded.add_point(&[id[0], ("kind", kind.as_str())], u64::from(count));
+            }
             let counts = published.offer_counts(&server.id);
             tools.add_point(&id, counts.map_or(0, |counts| counts.tools));
             if let Some(used) = current_usage.server(&server.id) {
@@ -236,7 +244,9 @@ impl KernelMetrics {
                 cpu.add_point(&id, used.cpu_seconds);
             }
         }
-        vec![up, state, begun, in_flight, turns, tools, memory, cpu]
+        vec![
+            up, state, begun, in_flight, turns, tools, memory, cpu, guarded,
+        ]
     }
 
     fn file_families(&self) -> Vec<MetricFamily> {

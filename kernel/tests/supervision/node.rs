@@ -139,7 +139,7 @@ impl KernelAndNode {
             .set_pinned_nodes(HashSet::from([home.key.node_id()]));
         let of = owner.key.node_id().server(ServerId::new("demo"));
         let kernel = Kernel::grow(&[]).await;
-        let spec = ServerSpec::for_node_server("nas", of.clone());
+        let spec = ServerSpec::for_node_server("nas", of.clone(), None);
         assert!(kernel.tree.start_server(spec).await);
         Self {
             kernel,

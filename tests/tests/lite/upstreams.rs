@@ -8,6 +8,7 @@ mod kernels;
 mod misbehaving;
 mod promises;
 mod questions;
+mod results;
 mod words;
 
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, Peers, Process, Program};

@@ -2,5 +2,6 @@
 
 mod code_safety;
 mod confirmation;
+mod results;
 mod security;
 mod validators;

@@ -6,6 +6,7 @@
 
 pub(crate) mod budget;
 mod chunk;
+mod guard;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 
 use self::budget::AgentStreamBudget;
 use self::chunk::StreamChunk;
+use self::guard::GuardedStream;
 use super::InFlightCall;
 use super::delivery::Receipt;
 use mgp_runtime::task::SupervisedTask;
@@ -27,6 +29,7 @@ use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{EventSink, Mailbox, Queued, Reply, task};
 
 pub use self::chunk::{ChunkForm, PartialResult};
+pub use self::guard::ChunkGuard;
 
 /// How long the reader may take for one chunk while the stream is flushed before the answer.
 const FLUSH_STALL: Duration = Duration::from_millis(250);
@@ -45,8 +48,8 @@ pub enum CallStreamNotice {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum CallStreamMsg {
-    /// The call was sent to its server.
-    Started(EventSink<CallStreamNotice>),
+    /// The call was sent to its server, whose chunks are guarded like this.
+    Started(EventSink<CallStreamNotice>, Option<ChunkGuard>),
     /// A chunk arrived: its index and whether it is the last.
     Chunk(u64, bool, Arc<StreamChunk>),
     /// A chunk of this index arrived and did not fit into the full queue.
@@ -121,10 +124,10 @@ impl CallStreamHandle {
         !self.shared.has_chunks.load(Ordering::Relaxed)
     }
 
-    /// Marks the call as sent to its server, which is notified through `server`.
-    pub fn begin(&self, server: EventSink<CallStreamNotice>) {
+    /// Marks the call as sent to its server, which is notified through `server`, and whose chunks are guarded.
+    pub fn begin(&self, server: EventSink<CallStreamNotice>, guard: Option<ChunkGuard>) {
         if self.is_fresh() {
-            let _ = self.mailbox.send(CallStreamMsg::Started(server));
+            let _ = self.mailbox.send(CallStreamMsg::Started(server, guard));
         }
     }
 
@@ -215,6 +218,7 @@ struct CallStreamState {
     mailbox: Mailbox<CallStreamMsg>,
     stream: CallStream<Arc<StreamChunk>>,
     server: Option<EventSink<CallStreamNotice>>,
+    guarded: Option<GuardedStream>,
     flushed: Option<Reply<()>>,
     /// The time it fires, and the task that waits for it.
     timer: Option<(MonotonicTime, SupervisedTask<()>)>,
@@ -235,6 +239,7 @@ impl Actor for CallStreamActor {
             mailbox: Mailbox::new(myself),
             stream: CallStream::default(),
             server: None,
+            guarded: None,
             flushed: None,
             timer: None,
             effects: Vec::new(),
@@ -256,7 +261,10 @@ impl Actor for CallStreamActor {
             stream.acknowledge(back.frames, back.bytes, now, effects);
         }
         match queued.into_message() {
-            CallStreamMsg::Started(server) => state.server = Some(server),
+            CallStreamMsg::Started(server, guard) => {
+                state.server = Some(server);
+                state.guarded = guard.map(GuardedStream::new);
+            }
             CallStreamMsg::Chunk(index, is_last, chunk) => {
                 let about = (index, chunk.bytes(), is_last);
                 // The engine finds a dropped chunk by its index.
@@ -273,7 +281,11 @@ impl Actor for CallStreamActor {
                 stream.handle_timeout(now, effects);
             }
             CallStreamMsg::GetPartial(reply) => {
-                reply.send(PartialResult::from_chunks(&stream.available_chunks()))
+                let partial = PartialResult::from_chunks(&stream.available_chunks());
+                reply.send(match &state.guarded {
+                    Some(guarded) => guarded.guard_partial(partial),
+                    None => partial,
+                })
             }
             CallStreamMsg::Finish(reply) => {
                 state.flushed = Some(reply);
@@ -305,6 +317,7 @@ impl CallStreamActor {
         if state.stream.is_flushed()
             && let Some(flushed) = state.flushed.take()
         {
+            self.deliver_rest(state);
             flushed.send(());
         }
     }
@@ -315,7 +328,13 @@ impl CallStreamActor {
         for effect in effects.drain(..) {
             match effect {
                 // No chunk overtakes one that did not fit into the full queue.
-                CallStreamEffect::Deliver(index, chunk) => {
+                CallStreamEffect::Deliver(index, mut chunk) => {
+                    if let Some(guarded) = &mut state.guarded
+                        && refused.is_empty()
+                        && !chunk.is_guarded()
+                    {
+                        chunk = guarded.guard_chunk(&self.call, index, &chunk);
+                    }
                     if !refused.is_empty() || !self.deliver(&mut state.stream, index, &chunk) {
                         refused.push((index, chunk.bytes(), chunk));
                     }
@@ -355,10 +374,22 @@ impl CallStreamActor {
         }
         receipt.arm();
         self.shared.delivered.fetch_add(1, Ordering::Relaxed);
+        let bytes = chunk.stored_bytes();
         if let Some(charge) = self.shared.budget.reserve_stored(bytes) {
             stream.retain_delivered(index, bytes, Arc::new(chunk.with_charge(charge)));
         }
         true
+    }
+
+    /// Sends what a guard held back of a stream without a last chunk. The result has it, too.
+    fn deliver_rest(&self, state: &mut CallStreamState) {
+        let rest = state.guarded.as_mut();
+        let rest = rest.and_then(|guarded| guarded.finish(&self.call));
+        let id = self.call.request_id();
+        if let (Some((index, text)), Some(id), ChunkForm::Chunk) = (rest, id, &self.form) {
+            let frame = chunk::render_rest(index, &text, id.as_json());
+            let _ = self.call.try_send(frame.into());
+        }
     }
 }
 

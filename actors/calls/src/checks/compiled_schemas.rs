@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_engine::tools::schema::{Schema, SchemaCache, ToolSchema};
+use mgp_engine::tools::schema::{Mismatch, Schema, SchemaCache, ToolSchema};
+use mgp_json::{can_contain_string, member};
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::Semaphore;
 
@@ -60,6 +61,34 @@ impl CompiledSchemas {
     ) -> Result<Schema, Refusal> {
         self.compile_cached(tool, schema, Schema::compile_output)
             .await
+    }
+
+    /// Whether structured content that was masked still fits the `outputSchema`, with its formats, which some clients
+    /// assert. Such a schema is not cached: few results are masked.
+    ///
+    /// # Errors
+    /// Where it does not fit, and by which keyword; or a [`Refusal`] if the schema cannot be compiled.
+    pub(crate) async fn check_formats(
+        &self,
+        tool: &CatalogTool,
+        structured: &str,
+    ) -> Result<Result<(), Mismatch>, Refusal> {
+        let Some(schema) = member(&tool.raw, "outputSchema") else {
+            return Ok(Ok(()));
+        };
+        if !can_contain_string(schema.as_bytes(), "\"format\"") {
+            return Ok(Ok(()));
+        }
+        let _turn = self.permits.acquire().await;
+        let schema = schema.to_owned();
+        let compiling = task::run_blocking("schema.compile", move || {
+            Schema::compile_with_formats(&schema)
+        });
+        let compiled = compiling
+            .await
+            .map_err(|broken| Refusal::Internal(broken.to_string()))?;
+        let compiled = compiled.map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(compiled.check(structured))
     }
 
     async fn compile_cached<E: std::fmt::Display + Send + 'static>(
@@ -149,6 +178,7 @@ mod tests {
                 tool,
                 ResultNames::find(&wrong),
                 wrong.clone(),
+                None,
             )
             .await;
             let Err(Refusal::BadResult { path, keyword, .. }) = result else {
@@ -158,5 +188,43 @@ mod tests {
         }
         assert_eq!(refused[0], refused[1]);
         assert_eq!(refused[0].1, "required");
+    }
+
+    /// EXT-192: a masked value that breaks a pattern, an enum, a length or a format withholds the result.
+    #[tokio::test]
+    async fn masked_content_that_breaks_its_schema_is_withheld() {
+        let report = mgp_callers::GuardReport {
+            structured_changed: true,
+            ..mgp_callers::GuardReport::default()
+        };
+        let masked = "[redacted:email]";
+        for (rule, keyword) in [
+            (r#""format":"email""#, Some("format")),
+            (r#""pattern":"^[a-z]+$""#, Some("pattern")),
+            (r#""enum":["a"]"#, Some("enum")),
+            (r#""maxLength":3"#, Some("maxLength")),
+            (r#""maxLength":30"#, None),
+        ] {
+            let tool = format!(
+                r#"{{"name":"add","inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","properties":{{"m":{{"type":"string",{rule}}}}}}}}}"#
+            );
+            let offer =
+                ServerOffer::new(ServerId::new("calc")).with_list(ListKind::Tools, &[&*tool]);
+            let tool = Arc::clone(&offer.tools()[0]);
+            let result = format!(r#"{{"content":[],"structuredContent":{{"m":"{masked}"}}}}"#);
+            let result = bytes::Bytes::from(result);
+            let names = ResultNames::find(&result);
+            let schemas = CompiledSchemas::default();
+            let checked =
+                schema::check_result(&schemas, "add", &tool, names, result, Some(&report)).await;
+            match (checked, keyword) {
+                (Ok(_), None) => {}
+                (Err(Refusal::Withheld { reason, .. }), Some(keyword)) => {
+                    let said = format!("at /m does not fit the tool's outputSchema ({keyword})");
+                    assert!(reason.contains(&said), "{reason}");
+                }
+                (other, _) => panic!("{rule}: {other:?}"),
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
+use mgp_engine::tools::schema::Mismatch;
 use mgp_json::{Splice, lookalike, members, quote};
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::refusal::Refusal;
@@ -9,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::CompiledSchemas;
 use crate::result_names::ResultNames;
+use mgp_callers::GuardReport;
 use mgp_callers::request::Outcome;
 
 /// CMCP-009: checks the arguments before anything is sent. Absent arguments count as `{}`.
@@ -62,13 +64,14 @@ pub(crate) fn check_prompt_arguments(
 }
 
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
-/// clients that do not read it.
+/// clients that do not read it. What its guard changed in it has to fit, too.
 pub(crate) async fn check_result(
     schemas: &CompiledSchemas,
     tool: &str,
     route: &CatalogTool,
     names: ResultNames,
     result: Bytes,
+    guarded: Option<&GuardReport>,
 ) -> Outcome {
     // Where there is a schema, also what some clients would take for structured content is checked.
     if !names.structured_content && route.output.is_none() {
@@ -97,15 +100,23 @@ pub(crate) async fn check_result(
     };
     if let Some(schema) = route.output.as_ref().filter(|_| !called.is_error) {
         let schema = schemas.output_schema(route, schema).await?;
-        schema
-            .check(structured.get())
-            .map_err(|mismatch| Refusal::BadResult {
+        let is_masked = guarded.is_some_and(|report| report.structured_changed);
+        schema.check(structured.get()).map_err(|mismatch| {
+            if is_masked {
+                return masked_refusal(route, &mismatch);
+            }
+            Refusal::BadResult {
                 server: route.server.clone(),
                 tool: tool.to_owned(),
                 path: mismatch.path,
                 keyword: mismatch.keyword,
                 message: mismatch.message,
-            })?;
+            }
+        })?;
+        if is_masked {
+            let fits = schemas.check_formats(route, structured.get()).await?;
+            fits.map_err(|mismatch| masked_refusal(route, &mismatch))?;
+        }
     }
     if called.content.is_some() {
         return Ok(result);
@@ -114,4 +125,19 @@ pub(crate) async fn check_result(
     let content = format!(r#"[{{"type":"text","text":{}}}]"#, quote(structured.get()));
     splice.insert_member(text, "content", &content);
     Ok(splice.finish().into_owned().into())
+}
+
+/// The refusal of a structured result that does not fit its schema once it is masked.
+fn masked_refusal(route: &CatalogTool, mismatch: &Mismatch) -> Refusal {
+    let place = match &*mismatch.path {
+        "" => "its structured content".to_owned(),
+        path => format!("its structured content at {path}"),
+    };
+    Refusal::Withheld {
+        server: route.server.clone(),
+        reason: format!(
+            "{place} does not fit the tool's outputSchema ({}) once it is masked; the call was made",
+            mismatch.keyword
+        ),
+    }
 }

@@ -272,7 +272,9 @@ async fn prepare_result(
         facts.continues_as(&task);
         return Ok(task);
     }
-    let result = schema::check_result(&cx.policies.schemas, name, tool, names, result).await?;
+    let guarded = request.call.guard_report();
+    let schemas = &cx.policies.schemas;
+    let result = schema::check_result(schemas, name, tool, names, result, guarded.as_ref()).await?;
     facts.set_error_result(is_error);
     if is_error && speaks_rejections(cx, &tool.server) {
         facts.set_rejection(PeerRejection::find(&result));

@@ -310,9 +310,15 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
     let own = place.tool.as_deref();
     let scopes = own.map(|own| mcpl::call::explain(cx, &place.server, own));
     let scopes = scopes.unwrap_or_default();
+    let handle = cx.servers.load().get(&place.server).cloned();
+    let guards = handle.and_then(|handle| handle.describe_guard());
+    let guards: Vec<_> = guards
+        .map(|guard| format!("its results are guarded here: {guard}"))
+        .into_iter()
+        .collect();
     let is_allowed = explained.permission == Permission::Allow || !explained.conditions.is_empty();
     json_outcome(&Explanation {
-        notes: [explained.notes, called, places, scopes].concat(),
+        notes: [explained.notes, called, places, scopes, guards].concat(),
         waits: is_allowed.then(|| pending_approval(cx, &place)).flatten(),
         ..explained
     })

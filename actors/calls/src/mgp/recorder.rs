@@ -10,7 +10,6 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::{
     ObservedMessage, ObservedText, Recorder, missed_entry, started_entry,
 };
-use mgp_engine::store::masks::Masks;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
@@ -19,6 +18,7 @@ use mgp_protocol::mgp::kernel::recorder::{Follow, Heard};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::tap::{OpenTap, TAPS_MAX, TapEvent, TapSubject, TappedMessage};
 use mgp_runtime::time::unix_ms;
+use mgp_screening::masks::Masks;
 use mgp_store::audit::{AuditHandle, new_event, operator_actor};
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -3,7 +3,7 @@
 import { h, fill, doing, say, pill, when, visible } from '../dom.js';
 import { change } from './pins.js';
 
-const WORDS = { permissions: 'Permissions', confirmation: 'A dangerous call', pins: 'Changed tools', callback: 'A question', registration: 'A new server', scope: 'A scope' };
+const WORDS = { permissions: 'Permissions', confirmation: 'A dangerous call', pins: 'Changed tools', callback: 'A question', registration: 'A new server', scope: 'A scope', result: 'A result' };
 const LENGTHS = [['for good', null], ['for an hour', 3600e3], ['for a day', 86400e3], ['for 30 days', 30 * 86400e3]];
 
 // What moved on the page less than this ago, in milliseconds, is not what somebody means who answers.

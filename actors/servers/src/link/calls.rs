@@ -109,7 +109,10 @@ impl Link {
         let _forget = RegisteredCall { link: self, id };
         let _carried = call.in_flight.stop().track_request();
         if let Some(stream) = call.stream {
-            stream.begin(self.stream_notice_sink(self.ids.encode(id)));
+            stream.begin(
+                self.stream_notice_sink(self.ids.encode(id)),
+                self.chunk_guard(),
+            );
         }
         let frame = Bytes::from(frame(self.ids.encode(id)));
         let context = CallContext {
@@ -122,6 +125,10 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
+                let outcome = match &self.guard {
+                    Some(guard) => Box::pin(self.guard_outcome(guard, &call, outcome)).await,
+                    None => outcome,
+                };
                 let needs_consent = outcome.is_err() || self.limits.consents.is_restricted();
                 let outcome = match needs_consent {
                     true => Box::pin(self.check_outcome_consent(&call, outcome)).await,

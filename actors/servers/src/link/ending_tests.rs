@@ -60,6 +60,7 @@ async fn unresponsive_server_does_not_keep_link_alive() {
             offer_mcpl: true,
             attribution: CallbackAttribution::ByTurn,
             client_extensions: "{}".into(),
+            audit: mgp_store::audit::AuditHandle::disabled(),
         },
     );
     link.notify("notifications/initialized", None);

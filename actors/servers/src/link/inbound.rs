@@ -41,12 +41,16 @@ impl Link {
         match jsonrpc::parse(frame) {
             Ok(Message::Response { id, outcome }) => self.handle_answer(frame, id, outcome),
             Ok(Message::Notification { method, params }) => {
-                self.handle_notification(&method, params.map(RawValue::get), via);
+                let params = params.map(RawValue::get);
+                let guarded = self.guard_message(&method, params, via);
+                self.handle_notification(&method, guarded.as_deref().or(params), via);
             }
             Ok(Message::Request {
                 id, method, params, ..
             }) => {
-                self.handle_request(id, &method, params.map(RawValue::get), via);
+                let params = params.map(RawValue::get);
+                let guarded = self.guard_message(&method, params, via);
+                self.handle_request(id, &method, guarded.as_deref().or(params), via);
             }
             Err(Malformed::Batch) if self.can_batch() => {
                 for message in jsonrpc::split_batch(frame).unwrap_or_default() {

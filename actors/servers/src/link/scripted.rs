@@ -117,6 +117,7 @@ impl ScriptedServer {
                 offer_mcpl: true,
                 attribution,
                 client_extensions: "{}".into(),
+                audit: mgp_store::audit::AuditHandle::disabled(),
             },
         );
         let lines = BufReader::new(theirs).lines();

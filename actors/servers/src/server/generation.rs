@@ -40,6 +40,7 @@ use mgp_callers::Flag;
 use mgp_policy::{GateLease, PermissionsHandle};
 use mgp_runtime::task::{SupervisedTask, TaskError};
 use mgp_runtime::{EventSink, Mailbox, randomness, task};
+use mgp_store::audit::AuditHandle;
 
 /// A child that does not read its stdin for this long is ended: its pipe is full. Calls time out long before.
 const STDIN_STALL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -107,6 +108,7 @@ impl GenerationHandle {
             mailbox,
             permissions: actor.permissions.clone(),
             pin_check: watch,
+            audit: actor.audit.clone(),
             gate_lease: gate_lease.clone(),
             is_successor: current.is_some(),
             mark: match current {
@@ -175,6 +177,7 @@ pub(super) struct ServerGeneration {
     events: EventSink<LinkEvent>,
     mailbox: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
+    audit: AuditHandle,
     pin_check: PinCheck,
     /// The lease of the permission gate; ends with the last generation that has it.
     gate_lease: Arc<OnceLock<GateLease>>,
@@ -459,6 +462,7 @@ impl ServerGeneration {
             offer_mcpl: self.should_offer_mcpl(),
             attribution: self.spec.callback_attribution,
             client_extensions: of_client.unwrap_or_else(|| self.spec.client_extensions.clone()),
+            audit: self.audit.clone(),
         }
     }
 

@@ -23,6 +23,7 @@ use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
 use mgp_protocol::mgp::servers::{NegotiatedMgp as SpokenMgp, Sandbox, Server};
 use mgp_protocol::refusal::Refusal;
+use mgp_screening::results::Findings;
 use mgp_sync::{FillToken, Slot, Snapshot};
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
@@ -561,7 +562,20 @@ impl ServerHandle {
             login: None,
             permissions: Vec::new(),
             unpinned: false,
+            results: self.describe_guard(),
         }
+    }
+
+    /// How its results are guarded, and what was found since it was connected; `None` if they are not.
+    #[must_use]
+    pub fn describe_guard(&self) -> Option<String> {
+        self.link()?.describe_guard()
+    }
+
+    /// What was found in its results since it was connected; `None` if they are not guarded.
+    #[must_use]
+    pub fn guard_findings(&self) -> Option<Findings> {
+        self.link()?.guard_findings()
     }
 
     /// Sets the supervisor; the connection of an earlier one is not used any more.

@@ -14,8 +14,8 @@ use mgp_engine::store::audit::commit::{CommitError, CommitOutcome, CommitSchedul
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Segments, Trim};
-use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::{Actor, Event, EventType, Outcome, Target, TraceId};
+use mgp_screening::masks::Masks;
 use mgp_sync::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

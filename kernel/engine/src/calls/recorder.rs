@@ -13,7 +13,7 @@ use mgp_protocol::mgp::kernel::recorder::{Follow, Heard, MessageKind, MessageSen
 use serde_json::value::RawValue;
 
 use crate::clock::{MonotonicTime, to_micros_rounded_up};
-use crate::store::masks::Masks;
+use mgp_screening::masks::Masks;
 
 /// Requests whose answers are awaited: more than a server may have in flight. Beyond this, all earlier ones are
 /// dropped, and their answers have neither method nor time.

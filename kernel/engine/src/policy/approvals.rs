@@ -95,6 +95,7 @@ pub enum AnswerError {
         Subject::Callback => "one request of a server",
         Subject::Registration => "the registration of one server",
         Subject::Scope => "one action",
+        Subject::Result => "one result",
         Subject::Permissions => "permissions",
     })]
     NoExpiry {

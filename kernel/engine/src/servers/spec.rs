@@ -12,6 +12,7 @@ use mgp_protocol::mcp::extensions::UI_CLIENT_SETTINGS;
 use mgp_protocol::mcp::meta::UI;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::redacted_url;
+use mgp_screening::results::ResultRules;
 
 use crate::env::AgentValue;
 use crate::policy::permissions::PermissionRules;
@@ -78,7 +79,7 @@ impl ServerSpec {
     /// A server of another node, which this node calls `node`. Its owner starts, sandboxes and limits it and decides
     /// about access; here it is available while the two nodes are linked.
     #[must_use]
-    pub fn for_node_server(node: &str, server: NodeServer) -> Self {
+    pub fn for_node_server(node: &str, server: NodeServer, results: Option<ResultRules>) -> Self {
         Self {
             id: ServerId::new_remote(node, &server.server),
             transport: ServerTransport::Node(server),
@@ -99,6 +100,8 @@ impl ServerSpec {
                 // The owner enforces the call timeout and turns long calls into tasks.
                 call_timeout: Duration::ZERO,
                 task_after: Duration::ZERO,
+                // This node's own settings; the owner has guarded them by its own.
+                results,
                 ..ServerLimits::default()
             },
             resources: ResourceLimits::default(),
@@ -417,6 +420,8 @@ pub struct ServerLimits {
     pub task_ttl: Duration,
     /// The callbacks it may send to clients.
     pub consents: ConsentPolicy,
+    /// How its text is guarded on its way to clients; `None` relays it as it is.
+    pub results: Option<ResultRules>,
 }
 
 impl Default for ServerLimits {
@@ -431,6 +436,7 @@ impl Default for ServerLimits {
             task_after: Duration::from_secs(5),
             task_ttl: Duration::from_secs(3600),
             consents: ConsentPolicy::default(),
+            results: None,
         }
     }
 }

@@ -118,7 +118,7 @@ impl Schema {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(BadSchema::NotForObjects);
         }
-        SchemaCheck::compile(&schema, raw.len()).map(Self)
+        SchemaCheck::compile(&schema, raw.len(), Formats::Ignored).map(Self)
     }
 
     /// Compiles a tool's `outputSchema`, whose root may be any schema since 2026-07-28.
@@ -126,7 +126,15 @@ impl Schema {
     /// # Errors
     /// [`BadSchema`], with words for the operator.
     pub fn compile_output(raw: &str) -> Result<Self, BadSchema> {
-        SchemaCheck::compile(&parse_schema(raw)?, raw.len()).map(Self)
+        SchemaCheck::compile(&parse_schema(raw)?, raw.len(), Formats::Ignored).map(Self)
+    }
+
+    /// Compiles an `outputSchema` whose formats are asserted, too, as some clients do.
+    ///
+    /// # Errors
+    /// [`BadSchema`], with words for the operator.
+    pub fn compile_with_formats(raw: &str) -> Result<Self, BadSchema> {
+        SchemaCheck::compile(&parse_schema(raw)?, raw.len(), Formats::Asserted).map(Self)
     }
 
     /// Judges a value, given as JSON text that a parser has already accepted.
@@ -164,15 +172,22 @@ fn parse_schema(raw: &str) -> Result<Value, BadSchema> {
     })
 }
 
+/// Whether `format` is asserted: JSON Schema leaves that open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Formats {
+    Ignored,
+    Asserted,
+}
+
 impl SchemaCheck {
-    fn compile(schema: &Value, text: usize) -> Result<Self, BadSchema> {
+    fn compile(schema: &Value, text: usize, formats: Formats) -> Result<Self, BadSchema> {
         if accepts_any_object(schema) {
             return Ok(Self::AnyObject);
         }
         let shape = SchemaShape::survey(schema)?;
-        let validator = build_validator(schema, shape.patterns > 0)
+        let validator = build_validator(schema, shape.patterns > 0, formats)
             .or_else(|error| match without_unreadable_patterns(schema) {
-                Some(rest) if shape.patterns > 0 => build_validator(&rest, true),
+                Some(rest) if shape.patterns > 0 => build_validator(&rest, true, formats),
                 Some(_) | None => Err(error),
             })
             .map_err(|e| BadSchema::Invalid(render_with_path(&e)))?;
@@ -267,12 +282,17 @@ impl From<BudgetExceeded> for Mismatch {
 fn build_validator(
     schema: &Value,
     patterns: bool,
+    formats: Formats,
 ) -> Result<Validator<MeteredJson>, ValidationError<'static>> {
     let named = Draft::default().detect(schema);
     let known = named != Draft::Unknown;
     let options = jsonschema::options_for::<MeteredJson>()
         .with_draft(if known { named } else { Draft::default() })
         .offline();
+    let options = match formats {
+        Formats::Ignored => options,
+        Formats::Asserted => options.should_validate_formats(true),
+    };
     let linear = PatternOptions::regex()
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX);
@@ -299,8 +319,9 @@ fn drop_unreadable_patterns(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
             let pattern = members.get("pattern").filter(|pattern| pattern.is_string());
-            let readable =
-                |pattern: &Value| build_validator(&json!({ "pattern": pattern }), true).is_ok();
+            let readable = |pattern: &Value| {
+                build_validator(&json!({ "pattern": pattern }), true, Formats::Ignored).is_ok()
+            };
             let drops = pattern.is_some_and(|pattern| !readable(pattern));
             if drops {
                 members.remove("pattern");

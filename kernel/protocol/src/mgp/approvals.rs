@@ -76,6 +76,8 @@ pub enum Subject {
     Registration,
     /// An action in a scope that no list covers.
     Scope,
+    /// A result with text that reads like instructions.
+    Result,
 }
 
 impl Subject {
@@ -89,6 +91,7 @@ impl Subject {
             Self::Callback => "callback",
             Self::Registration => "registration",
             Self::Scope => "scope",
+            Self::Result => "result",
         }
     }
 
@@ -97,9 +100,12 @@ impl Subject {
     pub const fn can_expire(self) -> bool {
         match self {
             Self::Permissions => true,
-            Self::Confirmation | Self::Pins | Self::Callback | Self::Registration | Self::Scope => {
-                false
-            }
+            Self::Confirmation
+            | Self::Pins
+            | Self::Callback
+            | Self::Registration
+            | Self::Scope
+            | Self::Result => false,
         }
     }
 }

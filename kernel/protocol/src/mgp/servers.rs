@@ -204,6 +204,9 @@ pub struct Server {
     /// True if its tools are not pinned: changed definitions are accepted, in any feature set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpinned: bool,
+    /// How its results are guarded, and what was found since it was connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<String>,
     /// The replicas of its tools, itself included, one line for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,

@@ -178,6 +178,7 @@ impl Refusal {
             Self::Overloaded { .. } =>                  row(INTERNAL,   200,  Some(Mgp::ResourceExhausted),   BLOCKED,   Reason::Overloaded,   Cause::Unavailable, NotExecuted),
             Self::TooLarge { .. } =>                    row(INTERNAL,   200,  Some(Mgp::ResourceExhausted),   PROTOCOL,  Reason::Faulty,       Cause::Failed,      Done),
             Self::Undelivered { .. } =>                 row(INTERNAL,   200,  Some(Mgp::ResourceExhausted),   PROTOCOL,  Reason::Overloaded,   Cause::Failed,      Done),
+            Self::Withheld { .. } =>                    row(INTERNAL,   200,  Some(Mgp::PermissionDenied),    PROTOCOL,  Reason::Forbidden,    Cause::Failed,      Done),
             Self::Forbidden(_) =>                       row(INTERNAL,   200,  Some(Mgp::PermissionDenied),    DENIED,    Reason::Forbidden,    Cause::Denied,      NotExecuted),
             Self::ClosedByOwner(_) =>                   row(INTERNAL,   200,  Some(Mgp::PermissionDenied),    DENIED,    Reason::Forbidden,    Cause::Closed,      NotExecuted),
             // MGP has no code for a cancelled request, so the timeout code is used.

@@ -72,7 +72,7 @@ fn parse_hex_pair(pair: &[u8]) -> Option<u8> {
 
 /// True for characters that are invisible, or reverse text: soft hyphen, zero-width ones, direction marks,
 /// variation selectors, fillers and tags.
-pub(super) fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'

@@ -4,8 +4,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mgp_protocol::federation::hello::NodeName;
+use mgp_screening::results::ResultRules;
 use nix::sys::utsname::uname;
 
+use super::results::read_results;
 use super::section;
 use crate::config::parsing::Section;
 
@@ -32,6 +34,8 @@ section! {
         lease: Duration = Duration::from_secs(30), secs("lease_secs", 10..=300);
         /// Whether packets are relayed between nodes that have no link to each other.
         relay: bool = true, flag("relay");
+        /// How results of servers of other nodes are guarded.
+        results: Option<ResultRules> = None, read_with(read_results);
     }
 }
 

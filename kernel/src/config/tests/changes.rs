@@ -122,6 +122,12 @@ advertise = [] #> ["nas.lan:7332"] waits
 peers = [] #> ["desk.lan:7332"] waits
 lease_secs = 30 #> 31 waits
 relay = true #> false waits
+[cluster.results]
+secrets = true #> false waits
+unseen = true #> false waits
+instructions = "warn" #> "hold" waits
+personal = ["card"] #> ["email"] waits
+patterns = ["a"] #> ["b"] waits
 [discovery]
 answers = "whole" #> "brief" waits
 embedding = "off" #> "builtin" waits

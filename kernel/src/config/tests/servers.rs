@@ -8,6 +8,8 @@ use mgp_engine::servers::spec::{
     ServerLimits, ServerTransport, UrlProtocol,
 };
 
+use mgp_screening::results::{InstructionRule, PersonalKind, ResultRules};
+
 use super::*;
 
 /// MGP-215: the example of the specification, verbatim.
@@ -651,4 +653,38 @@ fn the_operator_configures_when_a_server_runs() {
         why.contains("`autostart`") || why.contains("leave it out"),
         "{why}"
     );
+}
+
+/// EXT-183: `results` is a switch or a table; what it does not know is an error with a reason.
+#[test]
+fn results_are_guarded_where_the_entry_says_so() {
+    let text = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\
+                [[servers]]\nid = \"b\"\ncommand = \"c\"\nresults = true\n\
+                [[servers]]\nid = \"c\"\ncommand = \"c\"\nresults = false\n\
+                [[servers]]\nid = \"d\"\ncommand = \"c\"\n[servers.results]\nsecrets = false\n\
+                personal = [\"email\", \"email\"]\ninstructions = \"hold\"\npatterns = [\"a+\"]\n\
+                [cluster.results]\nunseen = false\n";
+    let read = read_text(text);
+    assert_eq!(read.messages(), [""; 0]);
+    let rules = |id: &str| read.spec(id).limits.results.clone();
+    assert_eq!((rules("a"), rules("c")), (None, None));
+    assert_eq!(rules("b"), Some(ResultRules::default()));
+    let d = rules("d").unwrap();
+    assert!(!d.secrets && d.unseen);
+    assert_eq!(d.personal, [PersonalKind::Email]);
+    assert_eq!(d.instructions, InstructionRule::Hold);
+    assert_eq!(d.patterns, ["a+"]);
+    let nodes = read.kernel.cluster.results.clone().unwrap();
+    assert!(nodes.secrets && !nodes.unseen);
+    let wrong = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n[servers.results]\n\
+                 personal = [\"mail\"]\npatterns = [\"(\", \"a*\"]\ninstructions = \"block\"\n";
+    let words = read_text(wrong).messages().join("\n");
+    for said in [
+        "none of email",
+        "unclosed group",
+        "matches the empty text",
+        "instructions",
+    ] {
+        assert!(words.contains(said), "{said}: {words}");
+    }
 }

@@ -25,7 +25,30 @@ pub struct StreamChunk {
     id: Range<usize>,
     /// The range of the content in `params`.
     content: Option<Range<usize>>,
-    _charges: (Option<Charge>, Charge),
+    is_last: bool,
+    /// What its reader gets in place of the content, once it was guarded.
+    guarded: Option<GuardedContent>,
+    _charges: Charges,
+}
+
+/// What the chunk is counted against, until it is dropped.
+#[derive(Debug)]
+enum Charges {
+    /// Its stream and its agent, while it waits.
+    Waiting { _own: Charge, _agents: Charge },
+    /// Its agent, while it is stored.
+    Stored { _agents: Charge },
+    /// Those of the chunk as its server sent it.
+    Original { _chunk: Arc<StreamChunk> },
+}
+
+/// The content of a chunk after its guard.
+#[derive(Clone, Debug)]
+enum GuardedContent {
+    /// This; empty where the server sent none.
+    Shown(Box<str>),
+    /// The reader does not get the chunk.
+    Withheld,
 }
 
 impl StreamChunk {
@@ -41,8 +64,38 @@ impl StreamChunk {
             content: chunk
                 .content
                 .map(|content| stream::byte_range(params, content)),
-            _charges: (Some(own), agents),
+            is_last: chunk.is_done(),
+            guarded: None,
+            _charges: Charges::Waiting {
+                _own: own,
+                _agents: agents,
+            },
         }
+    }
+
+    /// The chunk with what its reader gets of it; `None` withholds it.
+    pub(super) fn with_content(self: &Arc<Self>, content: Option<String>) -> Self {
+        Self {
+            params: self.params.clone(),
+            id: self.id.clone(),
+            content: self.content.clone(),
+            is_last: self.is_last,
+            guarded: Some(match content {
+                Some(content) => GuardedContent::Shown(content.into()),
+                None => GuardedContent::Withheld,
+            }),
+            _charges: Charges::Original {
+                _chunk: self.clone(),
+            },
+        }
+    }
+
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guarded.is_some()
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// A copy with another charge, stored for a reader that asks for it again.
@@ -51,7 +104,9 @@ impl StreamChunk {
             params: self.params.clone(),
             id: self.id.clone(),
             content: self.content.clone(),
-            _charges: (None, charge),
+            is_last: self.is_last,
+            guarded: self.guarded.clone(),
+            _charges: Charges::Stored { _agents: charge },
         }
     }
 
@@ -59,11 +114,32 @@ impl StreamChunk {
         self.params.len() + CHUNK_OVERHEAD
     }
 
+    /// The bytes that it takes where it is stored.
+    pub(super) fn stored_bytes(&self) -> usize {
+        let guarded = self.guarded.as_ref().map_or(0, |guarded| match guarded {
+            GuardedContent::Shown(content) => content.len(),
+            GuardedContent::Withheld => 0,
+        });
+        self.bytes() + guarded
+    }
+
+    /// The content that its reader gets.
+    fn shown_content(&self) -> Option<&str> {
+        match &self.guarded {
+            None => self.content(),
+            Some(GuardedContent::Shown(content)) => {
+                Some(content).filter(|c| !c.is_empty()).map(AsRef::as_ref)
+            }
+            Some(GuardedContent::Withheld) => None,
+        }
+    }
+
     fn text(&self, part: Range<usize>) -> &str {
         std::str::from_utf8(&self.params[part]).expect("a part of a text between characters")
     }
 
-    fn content(&self) -> Option<&str> {
+    /// The content that the server sent.
+    pub(super) fn content(&self) -> Option<&str> {
         self.content.clone().map(|content| self.text(content))
     }
 }
@@ -80,11 +156,17 @@ pub enum ChunkForm {
 impl ChunkForm {
     /// Renders the frame for the reader; `None` when the form cannot express the chunk.
     pub(super) fn render(&self, call: &InFlightCall, chunk: &StreamChunk) -> Option<Vec<u8>> {
+        if matches!(chunk.guarded, Some(GuardedContent::Withheld)) {
+            return None;
+        }
         match self {
             Self::Chunk => Some(render_with_id(chunk, call.request_id()?.as_json())),
             Self::Progress(first) => {
                 let token = call.progress_token(first.clone())?;
-                let text = stream::chunk_text(chunk.content()?)?;
+                let text = stream::chunk_text(chunk.shown_content()?)?;
+                if text.is_empty() && chunk.is_guarded() {
+                    return None;
+                }
                 let message = quote(&text);
                 let progress = call.progress().next_chunk();
                 let params = format!(
@@ -105,11 +187,30 @@ fn render_with_id(chunk: &StreamChunk, id: &str) -> Vec<u8> {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
     out.extend_from_slice(Chunk::METHOD.as_bytes());
     out.extend_from_slice(br#"","params":"#);
-    out.extend_from_slice(&chunk.params[..chunk.id.start]);
-    out.extend_from_slice(id.as_bytes());
-    out.extend_from_slice(&chunk.params[chunk.id.end..]);
+    // The id and the content stand in either order.
+    let mut parts = vec![(&chunk.id, id)];
+    if let (Some(content), Some(GuardedContent::Shown(shown))) = (&chunk.content, &chunk.guarded) {
+        parts.push((content, shown));
+        parts.sort_by_key(|(range, _)| range.start);
+    }
+    let mut copied = 0;
+    for (range, text) in parts {
+        out.extend_from_slice(&chunk.params[copied..range.start]);
+        out.extend_from_slice(text.as_bytes());
+        copied = range.end;
+    }
+    out.extend_from_slice(&chunk.params[copied..]);
     out.push(b'}');
     out
+}
+
+/// Renders a last chunk of the kernel, with text that was held back.
+pub(super) fn render_rest(index: u64, text: &str, id: &str) -> Vec<u8> {
+    let text = quote(text);
+    let params = format!(
+        r#"{{"request_id":{id},"index":{index},"content":{{"type":"text","text":{text}}},"done":true}}"#
+    );
+    jsonrpc::notification(Chunk::METHOD, Some(&params))
 }
 
 /// The partial result of a cancelled call, as JSON text.

@@ -41,7 +41,7 @@ impl Scene {
         let server: Arc<Mutex<Vec<_>>> = Arc::default();
         let notices = server.clone();
         let sink = EventSink::new(move |notice| notices.lock().unwrap().push(notice));
-        stream.begin(sink);
+        stream.begin(sink, None);
         Self {
             stream,
             call,

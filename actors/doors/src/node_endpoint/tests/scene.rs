@@ -522,7 +522,7 @@ fn server(
     heard: &Arc<Mutex<Vec<String>>>,
 ) -> Arc<Link> {
     let of = owner.node_id().server(ServerId::new("demo"));
-    let spec = ServerSpec::for_node_server("nas", of.clone());
+    let spec = ServerSpec::for_node_server("nas", of.clone(), None);
     let server_record = PeerServer {
         record: ServerRecord {
             state: Status::Connected,
@@ -555,6 +555,7 @@ fn server(
         offer_mcpl: true,
         attribution: CallbackAttribution::ByCall,
         client_extensions: "{}".into(),
+        audit: mgp_store::audit::AuditHandle::disabled(),
     };
     let link = Link::new(
         spec.id,

@@ -215,7 +215,7 @@ impl Link {
                 && let Some(partial) = parse_partial_result(&String::from_utf8_lossy(&answer))
             {
                 if let Some(partial) = partial {
-                    stop.set_partial(partial);
+                    stop.set_partial(self.guard_partial(call, partial));
                 }
                 drop(self.pending.take(id));
                 self.open_callbacks.notify_call_ended();

@@ -443,6 +443,7 @@ mod tests {
                 offer_mcpl,
                 attribution: CallbackAttribution::ByTurn,
                 client_extensions: r#"{"com.example/x":{}}"#.into(),
+                audit: mgp_store::audit::AuditHandle::disabled(),
             };
             let params = initialize_params("1", &settings, ConsentPolicy::default());
             serde_json::from_str(&params).unwrap()

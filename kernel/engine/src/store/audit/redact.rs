@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::store::masks::{MASK, Masks, is_secret_key, normalize_key};
+use mgp_screening::masks::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Longest text within details, in bytes.
 pub(crate) const TEXT_MAX: usize = 1_024;
@@ -231,7 +231,7 @@ pub fn truncate_to_buffer(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::masks::MASKED_VALUES_MAX;
+    use mgp_screening::masks::MASKED_VALUES_MAX;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -104,6 +104,10 @@ fn refusals() -> Vec<Refusal> {
             server: server(),
             limit: 1,
         },
+        Refusal::Withheld {
+            server: server(),
+            reason: text(),
+        },
         Refusal::Forbidden(text()),
         Refusal::ClosedByOwner(text()),
         Refusal::Cancelled,

@@ -85,6 +85,7 @@ fn info_rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("under way", vec![format!("{} calls", server.in_flight)]),
         ("permissions", server.permissions.clone()),
         ("pins", one(server.unpinned.then(|| UNPINNED.to_owned()))),
+        ("results", one(server.results.as_deref().map(sanitize_line))),
         ("odd", anomalies(server)),
         ("sandbox", sandbox.enforced),
         ("NOT HELD", sandbox.missing),

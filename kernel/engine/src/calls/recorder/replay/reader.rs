@@ -14,7 +14,7 @@ use super::{
     is_replayable, is_stateless, parse_outcome,
 };
 use crate::calls::recorder::target_name;
-use crate::store::masks::MASK;
+use mgp_screening::masks::MASK;
 
 /// Some editors add it at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use mgp_json::{Splice, elements, member, members, quote, render_object};
 use serde_json::Value;
 
-use crate::store::masks::MASK;
+use mgp_screening::masks::MASK;
 
 /// Values of an answer that the next request sends back: the name in a result, and in params.
 const CARRIED: [(&str, &str); 2] = [("requestState", "requestState"), ("nextCursor", "cursor")];

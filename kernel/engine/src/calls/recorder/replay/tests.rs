@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::store::masks::MASK;
+use mgp_screening::masks::MASK;
 
 const HEADER: &str =
     r#"{"format":"mgp-recording","version":1,"server":"it","began":"2026","written_by":"mgp"}"#;

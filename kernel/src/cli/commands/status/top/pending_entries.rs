@@ -106,6 +106,7 @@ fn subject_label(subject: Subject) -> &'static str {
         Subject::Callback => "question",
         Subject::Registration => "new server",
         Subject::Scope => "scope",
+        Subject::Result => "result",
     }
 }
 

@@ -12,9 +12,9 @@ use self::unescape::UnescapeRounds;
 pub(crate) const SECRET_MIN: usize = 6;
 /// Most masked values: every record is searched for each of them. Beyond, only those of the current configuration are
 /// masked.
-pub(crate) const MASKED_VALUES_MAX: usize = 4_096;
+pub const MASKED_VALUES_MAX: usize = 4_096;
 /// Replaces a secret.
-pub(crate) const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
+pub const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
 /// Words in a normalized name that make its value a secret.
 const SECRET_WORDS: [&str; 10] = [
     "apikey",
@@ -40,7 +40,7 @@ pub struct Masks(Vec<String>);
 impl Masks {
     /// Masks these values, except those under [`SECRET_MIN`] bytes.
     #[must_use]
-    pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut masks = Self::default();
         masks.add_secrets(secrets);
         masks
@@ -78,7 +78,7 @@ impl Masks {
 
     /// Masks secret values in a text; borrows it if there are none, which is the usual case.
     #[must_use]
-    pub(crate) fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = Cow::Borrowed(text);
         for secret in self.0.iter().filter(|s| text.contains(s.as_str())) {
             out = out.replace(secret.as_str(), MASK).into();
@@ -94,9 +94,7 @@ impl Masks {
             Cow::Owned(masked) => mask_bearer(&masked).into_owned().into(),
         };
         // The position of an escaped secret is not known, so the whole text is masked.
-        let has_secret =
-            |unescaped: Option<String>| unescaped.is_none_or(|text| self.contains_secret(&text));
-        if out.contains('\\') && UnescapeRounds::new(&out).any(has_secret) {
+        if self.has_escaped_value(&out) {
             MASK.into()
         } else {
             out
@@ -108,6 +106,24 @@ impl Masks {
     #[must_use]
     pub fn mask_json(&self, text: &str) -> String {
         json::mask_json_text(self, text, 0).0
+    }
+
+    /// The values that this text contains.
+    pub(crate) fn values_in(&self, text: &str) -> Vec<&str> {
+        let all = self.0.iter().map(String::as_str);
+        all.filter(|secret| text.contains(secret)).collect()
+    }
+
+    /// The values of which a part may stand at the end of a text.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// Whether a value is in this text with its letters escaped, at any depth.
+    pub(crate) fn has_escaped_value(&self, text: &str) -> bool {
+        let has_secret =
+            |unescaped: Option<String>| unescaped.is_none_or(|text| self.contains_secret(&text));
+        text.contains('\\') && UnescapeRounds::new(text).any(has_secret)
     }
 
     fn contains_secret(&self, text: &str) -> bool {
@@ -123,7 +139,8 @@ impl std::fmt::Debug for Masks {
 }
 
 /// A name in lower case and without word separators.
-pub(crate) fn normalize_key(key: &str) -> String {
+#[must_use]
+pub fn normalize_key(key: &str) -> String {
     if key.is_ascii() {
         let letters = key
             .bytes()
@@ -137,7 +154,8 @@ pub(crate) fn normalize_key(key: &str) -> String {
 }
 
 /// Whether a normalized name contains a word that makes its value a secret.
-pub(crate) fn is_secret_key(key: &str) -> bool {
+#[must_use]
+pub fn is_secret_key(key: &str) -> bool {
     let key = key.as_bytes();
     // Names are too short to set up a search.
     (0..key.len()).any(|at| {
