@@ -16,6 +16,7 @@ mod owner_restarts;
 mod primitives;
 mod progress;
 mod questions;
+mod skills;
 mod stalled;
 mod tasks;
 mod tracing;
