@@ -258,7 +258,10 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/agents/token" => operator(operate!(agent_token)),
         "mgp/names/read" => operator(|t, r| ready_outcome(t.operator.resolve_names(&r))),
         "mgp/names/list" => operator(operate!(list_names)),
-        "mgp/index/search" => operator(operate!(search)),
+        "mgp/index/search" => operator(|table, request| {
+            let (operator, calls) = (table.operator.clone(), table.calls.clone());
+            Box::pin(async move { operator.search(&calls, &request).await })
+        }),
         "mgp/servers/list" => operator(operate!(list_servers())),
         "mgp/servers/start" => operator(operate!(start_server)),
         "mgp/servers/wait" => operator(operate!(wait_for_server)),
@@ -613,7 +616,7 @@ fn call_tool(table: &RoutingTable, request: Request) -> AnswerFuture {
 
 fn list(table: &RoutingTable, request: Request, kind: ListKind) -> AnswerFuture {
     let calls = table.calls.clone();
-    if !lists::has_starting_servers(&calls, &request.caller) {
+    if !lists::has_to_wait(&calls, &request.caller, kind) {
         ready_outcome(lists::list(&calls, &request, kind))
     } else {
         Box::pin(async move { lists::list_after_starts(&calls, &request, kind).await })

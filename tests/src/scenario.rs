@@ -2,6 +2,7 @@
 //! would have a client do, an agent does at the kernel's door.
 
 mod logins;
+mod skills;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -69,6 +70,9 @@ impl Scenario {
     }
 
     async fn act(&self, client: &mut Client) {
+        if let Some(skill) = self.name.strip_prefix("sep-2640-client-") {
+            return skills::play(skill, client).await;
+        }
         match self.name.as_str() {
             "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
                 // The server of some of them offers no tools.

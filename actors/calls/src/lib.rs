@@ -15,7 +15,7 @@ mod replicas;
 mod result_names;
 mod result_pages;
 mod skill_table;
-mod skills;
+pub mod skills;
 pub mod unoffered_capabilities;
 
 /// The methods of MCP that agents call.

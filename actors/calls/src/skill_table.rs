@@ -35,12 +35,15 @@ impl SkillTable {
         self.skills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn pins(&self) -> &PinsHandle {
+    /// The pins of skills.
+    #[must_use]
+    pub fn pins(&self) -> &PinsHandle {
         &self.pins
     }
 
+    /// Changes with the entries, and with those that wait for an approval.
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.generation.load(Ordering::Acquire) + self.pins.block_changes()
     }
 
     /// Whether the server's skills were listed, or loaded from its pins.
@@ -79,11 +82,11 @@ impl SkillTable {
         uri: &str,
         result: &[u8],
     ) -> Result<(), (String, SkillMismatch)> {
-        let skills = self.lock();
-        match skills.knows(server) {
-            true => skills.verify(server, uri, std::str::from_utf8(result).unwrap_or_default()),
-            false => Ok(()),
-        }
+        // A large file takes milliseconds, in which others use the table.
+        let skills = self.lock().server(server);
+        skills.map_or(Ok(()), |skills| {
+            skills.verify(uri, std::str::from_utf8(result).unwrap_or_default())
+        })
     }
 
     /// Stores entries as their server sent them, and compares them with their pins; with `whole`, they are its list.
@@ -126,6 +129,10 @@ impl SkillTable {
             pins.last_list(&id, &tools.rules(&id))
         });
         let last = reading.await.unwrap_or_default();
+        // Without a file nothing is known.
+        if last.is_empty() {
+            return;
+        }
         let last: Vec<&str> = last.iter().map(|entry| &**entry).collect();
         let loaded = self.record(cx, server, &last, true).await;
         if let Err(error) = loaded {

@@ -11,10 +11,11 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::extensions::relayed_extensions;
 use mgp_protocol::mcp::meta::SKILLS;
 use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::health::Health;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
-pub(crate) use self::search::search;
+pub use self::search::search;
 use crate::Context;
 use crate::checks::access;
 use crate::relayed::Relayed;
@@ -27,11 +28,10 @@ const CONCURRENT_MAX: usize = 16;
 /// How long a server may take in a list of several; later its last list counts, as of a server that sleeps.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the server declares skills. Those of other nodes are not listed here.
+/// Whether the server declares skills.
 pub(crate) fn declares_skills(cx: &Context, server: &ServerId) -> bool {
     let shown = cx.catalog.load();
-    let peer = shown.peers.get(server).filter(|_| !server.is_remote());
-    peer.is_some_and(|peer| {
+    shown.peers.get(server).is_some_and(|peer| {
         let extensions = relayed_extensions(&peer.raw_capabilities);
         extensions.iter().any(|(id, _)| *id == SKILLS)
     })
@@ -47,17 +47,36 @@ pub(crate) fn skill_servers(cx: &Context, caller: &Caller) -> Vec<ServerId> {
         .collect()
 }
 
+/// Whose answer a list is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListSource {
+    /// Servers that run are asked.
+    Servers,
+    /// Only those are asked whose skills are not known.
+    KnownFirst,
+}
+
 /// The skills of these servers, in their order.
 pub(crate) async fn list_all(
     cx: &Context,
     request: &Request,
     servers: &[ServerId],
+    source: ListSource,
 ) -> Vec<Vec<StoredSkill>> {
     let mut listed = Vec::new();
     for some in servers.chunks(CONCURRENT_MAX) {
         let mut listing = Vec::new();
         for server in some {
-            let one: BoxFuture<'_, _> = Box::pin(list_skills(cx, request, server));
+            // The owner of a server decides for each caller.
+            let is_known = !server.is_remote() && cx.skills.knows(server);
+            let one: BoxFuture<'_, _> = match source {
+                ListSource::KnownFirst if is_known => {
+                    Box::pin(std::future::ready(cx.skills.listed(server)))
+                }
+                ListSource::KnownFirst | ListSource::Servers => {
+                    Box::pin(list_skills(cx, request, server))
+                }
+            };
             listing.push(one);
         }
         listed.extend(join_all(listing).await);
@@ -65,24 +84,64 @@ pub(crate) async fn list_all(
     listed
 }
 
-/// The skills of a server: it is asked if it runs; otherwise, and if that fails, its last list counts.
+/// The skills of a server: it is asked if it runs; otherwise, and if that fails, its last list counts. Of a server of
+/// another node no list does: the owner decides for each caller what is in it.
 pub(crate) async fn list_skills(
     cx: &Context,
     request: &Request,
     server: &ServerId,
 ) -> Vec<StoredSkill> {
-    let handle = cx.servers.load().get(server).cloned();
-    let is_running = handle.is_some_and(|handle| handle.link().is_some());
-    if is_running {
+    if is_reachable(cx, server) {
         let listing = tokio::time::timeout(LIST_TIMEOUT, list_server(cx, request, server));
         if let Ok(Ok(listed)) = listing.await {
             return listed;
         }
     }
+    last_list(cx, server).await
+}
+
+async fn last_list(cx: &Context, server: &ServerId) -> Vec<StoredSkill> {
+    if server.is_remote() {
+        return Vec::new();
+    }
     if !cx.skills.knows(server) {
         cx.skills.load(cx, server).await;
     }
     cx.skills.listed(server)
+}
+
+/// Whether the server can answer now, without being started.
+fn is_reachable(cx: &Context, server: &ServerId) -> bool {
+    let servers = cx.servers.load();
+    let handle = servers.get(server);
+    handle.is_some_and(|handle| {
+        let is_away = server.is_remote() && handle.health() == Some(Health::Unhealthy);
+        handle.link().is_some() && !is_away
+    })
+}
+
+/// The last list of a server that sleeps; empty for any other one, and for one that never listed any: it has to be asked.
+pub(crate) async fn list_sleeping(cx: &Context, server: &ServerId) -> Vec<StoredSkill> {
+    let servers = cx.servers.load();
+    let handle = servers.get(server);
+    match handle.is_some_and(|handle| handle.status().is_asleep()) {
+        true => last_list(cx, server).await,
+        false => Vec::new(),
+    }
+}
+
+/// Lists the skills of servers of which none are known yet, so that it is known which resources are theirs.
+pub(crate) async fn learn_all(cx: &Context, request: &Request) {
+    let servers = unlisted_servers(cx, &request.caller);
+    list_all(cx, request, &servers, ListSource::Servers).await;
+}
+
+/// The servers with skills of this view whose skills are not known yet. A list of another node leaves out what is closed
+/// there.
+pub(crate) fn unlisted_servers(cx: &Context, caller: &Caller) -> Vec<ServerId> {
+    let mut servers = skill_servers(cx, caller);
+    servers.retain(|server| !server.is_remote() && !cx.skills.knows(server));
+    servers
 }
 
 /// Asks a server for all its entries, and stores them.
@@ -104,7 +163,8 @@ async fn list_server(
         }
     }
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
-    let recorded = cx.skills.record(cx, server, &entries, true).await?;
+    let is_whole = !server.is_remote();
+    let recorded = cx.skills.record(cx, server, &entries, is_whole).await?;
     let recorded = recorded.iter().flatten();
     Ok(recorded
         .filter_map(|uri| cx.skills.find(server, uri))

@@ -12,6 +12,7 @@ mod metrics;
 mod post;
 mod refusal_dialect;
 mod responses;
+mod server_card;
 mod stateless;
 
 use std::pin::{Pin, pin};
@@ -48,6 +49,7 @@ pub(crate) use self::headers::read_trace;
 pub use self::http_sse::HttpSse;
 pub use self::metrics::{MetricsPage, MetricsPath, ResponseCounts};
 pub(crate) use self::post::BODY_DEADLINE;
+pub use self::server_card::ServerCard;
 
 /// The interval of comments, which keep idle streams open through proxies, and detect a dead client within
 /// a minute.
@@ -77,6 +79,8 @@ pub struct HttpEndpoint {
     pub lite: Option<Arc<Lite>>,
     /// Metrics of the kernel, if they are served here.
     pub metrics: Option<MetricsPath>,
+    /// The card of this gateway, if it is published.
+    pub card: Option<ServerCard>,
     /// Counts of the responses by status.
     pub counts: Arc<ResponseCounts>,
 }
@@ -131,6 +135,10 @@ impl HttpEndpoint {
         }
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.resource_metadata(request.method(), request.headers(), path);
+        }
+        let card = self.card.as_ref();
+        if let Some(answer) = card.and_then(|card| card.answer(&request, self.secure)) {
+            return answer;
         }
         if self.console.is_open() && console::is_console_path(request.uri().path()) {
             return console::handle(&self, request).await;

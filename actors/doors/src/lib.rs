@@ -28,7 +28,8 @@ pub use self::grpc_endpoint::GrpcEndpoint;
 
 // The HTTP endpoint: Streamable HTTP for agents, in both protocol families.
 pub use self::http_endpoint::{
-    Auth, HttpEndpoint, HttpSse, MetricsPage, MetricsPath, ResponseCounts, ResponseOptions, Tokens,
+    Auth, HttpEndpoint, HttpSse, MetricsPage, MetricsPath, ResponseCounts, ResponseOptions,
+    ServerCard, Tokens,
 };
 
 // MCP-lite: what its bindings share.

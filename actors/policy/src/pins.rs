@@ -12,6 +12,7 @@ use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::{EventSink, TaskSupervisorHandle, randomness, task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
@@ -42,6 +43,8 @@ struct SharedPins {
     folder: PathBuf,
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
+    /// Changes of `blocked`, counted after they are published.
+    block_changes: AtomicU64,
     earlier_sets: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
     /// What persons confirmed of tools; read by each call through a finding tool.
     effects: Snapshot<HashMap<ServerId, Arc<Effects>>>,
@@ -113,6 +116,7 @@ impl PinsHandle {
             folder,
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
+            block_changes: AtomicU64::default(),
             earlier_sets: Snapshot::new(HashMap::new()),
             effects: Snapshot::new(HashMap::new()),
             unpinned: Snapshot::new(BTreeSet::new()),
@@ -233,6 +237,18 @@ impl PinsHandle {
         self.0.blocked(server)
     }
 
+    /// Whether anything is blocked.
+    #[must_use]
+    pub fn has_blocked(&self) -> bool {
+        !self.0.blocked.load().is_empty()
+    }
+
+    /// How often what is blocked has changed.
+    #[must_use]
+    pub fn block_changes(&self) -> u64 {
+        self.0.block_changes.load(Ordering::Acquire)
+    }
+
     /// Whether a tool is blocked.
     #[must_use]
     pub fn is_blocked(&self, server: &ServerId, tool: &str) -> bool {
@@ -341,6 +357,7 @@ impl SharedPins {
             };
             blocked
         });
+        self.block_changes.fetch_add(1, Ordering::Release);
     }
 
     /// Publishes the sets of the server's changed tools. Its pins must be locked.

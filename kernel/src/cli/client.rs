@@ -7,6 +7,7 @@ mod form_prompt;
 pub(super) mod name_resolution;
 mod observer;
 pub(super) mod pages;
+pub(super) mod pins;
 mod progress;
 mod response;
 mod response_timeout;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_doors::{
     Auth, EndpointContext, GrpcEndpoint, HttpEndpoint, HttpSse, KeySource, Lite, LiteSettings,
-    MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, SessionLimits, Sessions,
-    Tokens, connection,
+    MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, ServerCard, SessionLimits,
+    Sessions, Tokens, connection,
 };
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
@@ -222,6 +222,10 @@ impl BoundListeners {
             secure: self.tls.is_some(),
             lite: lite_endpoint(kernel, context),
             metrics: self.metrics_path(kernel, door.addr(), &started.metrics),
+            card: kernel.http.server_card.clone().map(|name| ServerCard {
+                name,
+                url: kernel.oauth.resource.clone(),
+            }),
             counts: started.metrics.endpoints.clone(),
         });
         // An address cannot be redirected by a web page, as a name can (DNS rebinding).

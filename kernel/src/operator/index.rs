@@ -1,13 +1,14 @@
 //! `mgp/index/*`: the index of all tools.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::name_sources;
+use mgp_calls::{Context, name_sources, skills};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{RESULTS_MAX, SearchFilter, Strategy};
 use mgp_json::member;
 use mgp_protocol::mgp::index::{IndexCoverage, Search, SearchResult, Tool};
+use mgp_protocol::mgp::tools::SkillMatch;
 use mgp_protocol::refusal::Refusal;
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
 use serde_json::value::RawValue;
@@ -22,7 +23,7 @@ impl Operator {
     ///
     /// # Errors
     /// An unknown strategy or agent; too many concurrent searches.
-    pub(crate) async fn search(&self, request: &Request) -> Outcome {
+    pub(crate) async fn search(&self, calls: &Context, request: &Request) -> Outcome {
         let search: Search = read(request)?;
         let principal = match &search.agent {
             Some(name) => {
@@ -34,13 +35,18 @@ impl Operator {
             }
             None => request.caller.identity(),
         };
-        let found = self.search.search(&principal, parse_query(search)?).await?;
-        super::json(&self.search_result(&found))
+        let words = search.query.clone();
+        let (skills, found) = tokio::join!(
+            skills::search(calls, request, &principal, &words),
+            self.search.search(&principal, parse_query(search)?)
+        );
+        super::json(&self.search_result(&found?, skills))
     }
 
-    fn search_result(&self, found: &ToolSearchResult) -> SearchResult {
+    fn search_result(&self, found: &ToolSearchResult, skills: Vec<SkillMatch>) -> SearchResult {
         SearchResult {
             tools: found.hits.iter().map(to_protocol_tool).collect(),
+            skills,
             total_available: found.visible,
             search_strategy: found.strategy.as_str().to_owned(),
             query_time_ms: found.duration.as_secs_f64() * 1e3,

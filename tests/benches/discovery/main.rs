@@ -1,7 +1,7 @@
 //! How well tools are found, how fast, in how much memory, and what it saves.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [everyday] [items] [requests] [context] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [everyday] [items] [requests] [context] [tasks] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
@@ -12,6 +12,7 @@ mod everyday;
 mod growth;
 mod quality;
 mod requests;
+mod tasks;
 mod vectors;
 
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use collection::Collection;
 #[derive(Debug, Parser)]
 #[command(about = "How well tools are found, how fast, and in how much memory")]
 struct Options {
-    /// The parts to measure: quality, misses, everyday, items (of its tuning half), requests, context, growth; all when none is named.
+    /// The parts to measure: quality, misses, everyday, items (of its tuning half), requests, context, tasks, growth; all when none is named.
     parts: Vec<String>,
     /// Where tools.json and tasks.json lie; those of this repository when it is not said.
     #[arg(long, value_name = "FOLDER")]
@@ -97,6 +98,10 @@ fn main() {
     }
     if options.wants("context") {
         report.tables.push(context::table(&index));
+    }
+    if options.wants("tasks") {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/everyday_tools");
+        report.tables.push(tasks::table(folder.as_ref()));
     }
     if options.wants("growth") {
         report.tables.push(loading);

@@ -17,6 +17,7 @@ mod primitives;
 mod progress;
 mod questions;
 mod results;
+mod skills;
 mod stalled;
 mod tasks;
 mod tracing;

@@ -10,4 +10,5 @@ mod looks;
 mod nodes;
 mod scene;
 mod sign_in;
+mod skills;
 mod story;

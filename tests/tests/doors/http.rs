@@ -9,6 +9,7 @@ mod handshakes;
 mod headers;
 mod old_style;
 mod replay;
+mod server_card;
 mod sessions;
 mod shares;
 mod strangers;

@@ -2,9 +2,10 @@
 
 use http::StatusCode;
 use mgp_tests::harness::http::events::Event;
-use mgp_tests::harness::{HttpClient, Kernel, Program};
+use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
+use crate::grpc::client::{RpcClient, kind as rpc_kind, text as rpc_text};
 use crate::scene::{BASE, LiteClient, all, body, guarded, kernel, read, token, url};
 
 /// LITE-002, LITE-037: with and without the base path.
@@ -297,4 +298,32 @@ async fn answer_and_event_stream_carry_the_same_result() {
         );
     }
     let _ = body("it__echo", json!({}), json!({}));
+}
+
+/// PRJ-017: a call of MCP-lite starts a server that sleeps, over HTTP and gRPC.
+#[tokio::test]
+async fn call_starts_a_sleeping_server() {
+    let entry = Program::fixture(&[]).entry("it");
+    let entry = format!(
+        "{}\nstart = \"on-demand\"\nidle_stop_secs = 1\n",
+        entry.trim_end()
+    );
+    let kernel = Kernel::start(&entry).await;
+    let asleep = async || {
+        wait_until("it sleeps", DEADLINE, async || {
+            kernel.mgp_json(&["servers", "show", "it"]).await["sleeping"] == true
+        })
+        .await;
+    };
+    asleep().await;
+    let called = LiteClient::new(&kernel)
+        .call("it__echo", json!({"text": "a"}))
+        .await;
+    assert_eq!(called.text(), "a");
+    let Some(mut rpc) = RpcClient::python(&kernel) else {
+        return;
+    };
+    asleep().await;
+    let answer = rpc.call("it__echo", json!({"text": "b"})).await;
+    assert_eq!((rpc_kind(&answer), rpc_text(&answer)), ("ANSWER", "b"));
 }

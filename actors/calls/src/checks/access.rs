@@ -171,9 +171,14 @@ pub(crate) fn is_server_open(cx: &Context, caller: &Caller, server: &ServerId) -
 }
 
 /// Whether the caller may use this skill: it is granted to it as a tool is, and no change of it waits for the operator.
-pub(crate) fn can_use_skill(cx: &Context, caller: &Caller, server: &ServerId, skill: &str) -> bool {
+pub(crate) fn can_use_skill(
+    cx: &Context,
+    principal: &Principal,
+    server: &ServerId,
+    skill: &str,
+) -> bool {
     let table = cx.policies.access.table();
-    table.is_allowed(&caller.identity(), server, Some(skill), unix_ms())
+    table.is_allowed(principal, server, Some(skill), unix_ms())
         && !cx.skills.pins().is_blocked(server, skill)
 }
 
@@ -185,7 +190,7 @@ pub(crate) fn is_resource_open(
     uri: &str,
 ) -> bool {
     match cx.skills.find_skill(server, uri) {
-        Some(skill) => can_use_skill(cx, caller, server, &skill),
+        Some(skill) => can_use_skill(cx, &caller.identity(), server, &skill),
         None => is_server_open(cx, caller, server),
     }
 }

@@ -23,6 +23,7 @@ use crate::mcp::initialize::unavailable_for_node;
 use crate::mcp::kernel_resources::add_kernel_entries;
 use crate::mcp::lists::exposure::prepend_tools;
 use crate::mgp::kernel_tool;
+use crate::skills;
 use mgp_callers::negotiation::render_kernel_info;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::monotonic_now;
@@ -128,7 +129,8 @@ fn has_change_notifications(can: &ServerCapabilities, kind: ListKind) -> bool {
     }
 }
 
-/// A list, after servers that are just starting have connected or timed out.
+/// A list, after servers that are just starting have connected or timed out, and of resources once it is known which of
+/// them are files of skills.
 ///
 /// # Errors
 /// As of [`Context::list`], and [`Refusal::Cancelled`].
@@ -138,6 +140,9 @@ pub async fn list_after_starts(cx: &Context, request: &Request, kind: ListKind) 
         // Each has its own deadline, so the order does not matter.
         for newcomer in &newcomers {
             newcomer.wait_for_first_start().await;
+        }
+        if kind == ListKind::Resources {
+            skills::learn_all(cx, request).await;
         }
     };
     tokio::select! {
@@ -182,10 +187,12 @@ struct NextPage {
     next_cursor: Option<String>,
 }
 
-/// Whether the caller's lists lack a server that is just starting.
+/// Whether the caller's list has to wait: it lacks a server that is just starting, or skills are not known whose files it
+/// may have.
 #[must_use]
-pub fn has_starting_servers(cx: &Context, caller: &Caller) -> bool {
+pub fn has_to_wait(cx: &Context, caller: &Caller, kind: ListKind) -> bool {
     has_visible_server(cx, caller, ServerHandle::is_new)
+        || kind == ListKind::Resources && !skills::unlisted_servers(cx, caller).is_empty()
 }
 
 /// Whether the caller's lists lack a server that has never been connected and is still expected,

@@ -25,7 +25,10 @@ use crate::answer::{parse_string, require_params};
 use crate::audit;
 use crate::checks::access;
 use crate::relayed::Relayed;
-use crate::skills::{declares_skills, items, list_all, list_skills, send_list, skill_servers};
+use crate::skills::{
+    ListSource, declares_skills, items, list_all, list_skills, list_sleeping, send_list,
+    skill_servers,
+};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 
@@ -113,7 +116,9 @@ pub(crate) async fn admit_file(
     }
     let skill = cx.skills.find_skill(server, own);
     match skill {
-        Some(skill) if !access::can_use_skill(cx, caller, server, &skill) => Err(unknown()),
+        Some(skill) if !access::can_use_skill(cx, &caller.identity(), server, &skill) => {
+            Err(unknown())
+        }
         skill => Ok(skill),
     }
 }
@@ -150,36 +155,52 @@ pub async fn list(cx: &Context, request: &Request) -> Outcome {
             return Err(Refusal::BadCursor);
         }
         let (mut skills, mut bytes) = (Vec::new(), 0);
-        for (server, listed) in servers.iter().zip(list_all(cx, request, &servers).await) {
+        let listed = list_all(cx, request, &servers, ListSource::Servers).await;
+        for (server, listed) in servers.iter().zip(listed) {
             for skill in listed {
                 bytes += skill.text.len();
                 if bytes <= LIST_BYTES_MAX
-                    && access::can_use_skill(cx, &request.caller, server, &skill.uri)
+                    && access::can_use_skill(cx, &request.caller.identity(), server, &skill.uri)
                 {
                     skills.extend(skills::wrap_uris(&[&skill.text], server));
                 }
             }
         }
-        // Servers come and go, so this answer may not be cached.
-        let skills = skills.join(",");
-        Ok(format!(
-            r#"{{"resultType":"complete","skills":[{skills}],"ttlMs":0,"cacheScope":"private"}}"#
-        )
-        .into())
+        Ok(render_list(&skills))
     })
     .await
 }
 
-/// A page of a server at its own endpoint, without skills that are closed to the caller.
+/// A list that the kernel made. Servers come and go, so it may not be cached.
+fn render_list(skills: &[impl AsRef<str>]) -> Bytes {
+    let skills: Vec<&str> = skills.iter().map(AsRef::as_ref).collect();
+    let skills = skills.join(",");
+    format!(r#"{{"resultType":"complete","skills":[{skills}],"ttlMs":0,"cacheScope":"private"}}"#)
+        .into()
+}
+
+/// A page of a server at its own endpoint, without skills that are closed to the caller. A server that sleeps is not woken:
+/// its last list counts, if there is one.
 async fn list_page(cx: &Context, request: &Request, server: &ServerId, params: &str) -> Outcome {
+    if member(params, "cursor").is_none() {
+        let mut last = list_sleeping(cx, server).await;
+        if !last.is_empty() {
+            let who = request.caller.identity();
+            last.retain(|skill| access::can_use_skill(cx, &who, server, &skill.uri));
+            let last: Vec<_> = last.into_iter().map(|skill| skill.text).collect();
+            return Ok(render_list(&last));
+        }
+    }
     let page = send_list(cx, request, server, params).await?;
     let text = std::str::from_utf8(&page).unwrap_or_default();
     let all = items(text, "skills");
-    let is_whole = member(params, "cursor").is_none() && member(text, "nextCursor").is_none();
+    let is_whole = !server.is_remote()
+        && member(params, "cursor").is_none()
+        && member(text, "nextCursor").is_none();
     let recorded = cx.skills.record(cx, server, &all, is_whole).await?;
     let open = all.iter().zip(&recorded).filter(|(_, recorded)| {
         let uri = recorded.as_ref();
-        uri.is_ok_and(|uri| access::can_use_skill(cx, &request.caller, server, uri))
+        uri.is_ok_and(|uri| access::can_use_skill(cx, &request.caller.identity(), server, uri))
     });
     let open: Vec<&str> = open.map(|(entry, _)| *entry).collect();
     match open.len() == all.len() {
@@ -209,7 +230,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     let recorded = cx.skills.record(cx, server, &[skill], false).await?;
     let bad = |why: &skills::BadSkill| Refusal::Forbidden(format!("server {server}: {why}"));
     let uri = recorded[0].as_ref().map_err(bad)?;
-    if !access::can_use_skill(cx, &request.caller, server, uri) {
+    if !access::can_use_skill(cx, &request.caller.identity(), server, uri) {
         return Err(target.unknown());
     }
     match target.is_own {

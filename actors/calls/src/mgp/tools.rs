@@ -123,10 +123,14 @@ pub(crate) fn count_searches(
 
 async fn search_tools(cx: &Context, request: &Request, asked: Discover) -> Outcome {
     let caller = &request.caller;
-    let skills = skills::search(cx, request, &asked.query).await;
+    let (who, words) = (caller.identity(), asked.query.clone());
     let wanted = to_query(&caller.view, asked);
     let strategy = wanted.strategy;
-    let found = cx.search.search(&caller.identity(), wanted).await?;
+    let (skills, found) = tokio::join!(
+        skills::search(cx, request, &who, &words),
+        cx.search.search(&who, wanted)
+    );
+    let found = found?;
     let discovered = |hit: &Hit| {
         let whole = to_found(cx, &caller.view, hit);
         if cx.exposure.brief_answers {

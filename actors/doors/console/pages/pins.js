@@ -1,4 +1,4 @@
-// Pins of one server: the definitions of its tools that count as approved, what changed since, and what to do about it.
+// Pins of one server: the definitions of its tools and skills that count as approved, what changed since, and what to do about it.
 
 import { h, fill, doing, say, pill, virtual, visible } from '../dom.js';
 import { drawn } from '../diff.js';
@@ -43,7 +43,7 @@ export function pins({ kernel, store, on, signal }, body, id) {
   /** The question is looked up before what is shown: where the tool changes in between, its name is good for nothing. */
   async function show(one) {
     const entry = questionOf(store, id, one.tool);
-    const pair = await kernel.ask('mgp/servers/pins/show', { id, tool: one.tool });
+    const pair = await kernel.ask('mgp/servers/pins/show', { id, tool: one.tool, skills: one.skills });
     if (signal.aborted || at !== one.tool) return;
     fill(detail, h('h2', {}, visible(one.tool)), h('p', { class: 'row' }, standing(one), one.changed?.length > 0 && h('span', {}, `in ${one.changed.join(', ')}`)),
       h('dl', { class: 'facts' }, facts(one).map(([name, value]) => [h('dt', {}, name), h('dd', { class: 'mono' }, value)])),
@@ -53,16 +53,23 @@ export function pins({ kernel, store, on, signal }, body, id) {
 
   async function read() {
     const found = [];
-    let page;
-    do {
-      page = await kernel.ask('mgp/servers/pins/list', { id, ...(found.length && { after: found.at(-1).tool }) });
-      found.push(...page.pins);
-    } while (page.has_more && found.length < MOST && !signal.aborted);
-    if (signal.aborted) return;
+    let [total, mode] = [0, undefined];
+    for (const skills of [false, true]) {
+      let page;
+      let after;
+      do {
+        page = await kernel.ask('mgp/servers/pins/list', { id, skills, after });
+        found.push(...page.pins.map((one) => ({ ...one, skills })));
+        after = page.pins.at(-1)?.tool;
+      } while (page.has_more && found.length < MOST && !signal.aborted);
+      if (signal.aborted) return;
+      total += page.total;
+      mode ??= page.mode;
+    }
     const rank = (one) => one.denied ? 1 : one.now ? 0 : 2;
     all = found.sort((a, b) => rank(a) - rank(b));
     const changed = all.filter((one) => one.now).length;
-    about.textContent = `${page.total.toLocaleString()} pinned, ${changed ? `${changed} not as approved` : 'all as approved'}. ${MODES[page.mode] ?? 'The server has not listed its tools since the kernel was started.'}`;
+    about.textContent = `${total.toLocaleString()} pinned, ${changed ? `${changed} not as approved` : 'all as approved'}. ${MODES[mode] ?? 'The server has not listed its tools since the kernel was started.'}`;
     filter();
     const open = all.find((one) => one.tool === at) ?? (all[0]?.now ? all[0] : undefined);
     if (open) await choose(open);
@@ -108,7 +115,8 @@ export function change(kernel, server, tool) {
   el.addEventListener('toggle', () => {
     if (!el.open || place.childElementCount) return;
     doing(async () => {
-      const pair = await kernel.ask('mgp/servers/pins/show', { id: server, tool });
+      let pair = await kernel.ask('mgp/servers/pins/show', { id: server, tool });
+      if (!pair.approved && !pair.now) pair = await kernel.ask('mgp/servers/pins/show', { id: server, tool, skills: true });
       fill(place, definition(pair, { now: true }));
     });
   });

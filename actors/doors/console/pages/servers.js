@@ -61,6 +61,9 @@ async function elsewhere(page, id) {
   if (its?.has(id)) {
     fill(about, 'A server of another node. How it is stands in the console of that node.');
     tools(page, body, id, rest[1] === 'tools' ? rest[2] : undefined);
+    const below = h('div', {});
+    main.append(below);
+    skills(page, below, id, true);
   } else {
     fill(about, 'There is no such server. ', h('a', { href: '#/servers' }, 'All servers'));
   }

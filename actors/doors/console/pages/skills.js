@@ -2,12 +2,13 @@
 
 import { h, fill, doing, bytes } from '../dom.js';
 
-export async function skills({ kernel, signal }, body, id) {
+export async function skills({ kernel, signal }, body, id, quiet = false) {
   const listed = await doing(() => kernel.ask('skills/list', {}));
   if (signal.aborted || !listed) return;
-  const starts = [`skill://${id}/`, `mcpk://${id}/`];
+  // A server of another node is `node/server`, and `node+server` in a URI that keeps its scheme.
+  const starts = [`skill://${id.replace('/', '+')}/`, `mcpk://${id}/`];
   const its = listed.skills.filter(({ uri }) => starts.some((start) => uri.startsWith(start)));
-  fill(body, its.length ? its.map(entry) : h('p', { class: 'dim' }, 'No skills right now.'));
+  if (its.length || !quiet) fill(body, its.length ? its.map(entry) : h('p', { class: 'dim' }, 'No skills right now.'));
 }
 
 function entry({ uri, frontmatter, resources }) {

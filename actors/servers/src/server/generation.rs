@@ -3,6 +3,7 @@
 mod confinement;
 mod early_exit;
 mod end;
+mod first_start;
 mod gate;
 mod handshake;
 mod health;
@@ -117,6 +118,7 @@ impl GenerationHandle {
             },
             grants: Mutex::default(),
             link: Mutex::default(),
+            first_start: Mutex::default(),
         };
         task::spawn_detached("server.life", generation.run());
         Self {
@@ -189,6 +191,8 @@ pub(super) struct ServerGeneration {
     grants: Mutex<SandboxGrants>,
     /// Its connection.
     link: Mutex<Weak<Link>>,
+    /// Held by a first start until it has its lists.
+    first_start: Mutex<Option<tokio::sync::OwnedSemaphorePermit>>,
 }
 
 impl ServerGeneration {
@@ -242,7 +246,10 @@ impl ServerGeneration {
             return End::Failed(why);
         }
         match &self.spec.transport {
-            ServerTransport::Stdio { .. } => self.run_child().await,
+            ServerTransport::Stdio { .. } => match self.wait_for_first_start().await {
+                Ok(()) => self.run_child().await,
+                Err(end) => end,
+            },
             ServerTransport::Http {
                 url,
                 headers,
@@ -524,6 +531,7 @@ impl ServerGeneration {
             lists = start => lists,
             end = self.wait_for_stop() => return end,
         };
+        self.finish_first_start();
         match lists {
             Err(HandshakeError::Failed(why)) => return End::Failed(why),
             Err(HandshakeError::Rejected(why)) => return End::Rejected(why),

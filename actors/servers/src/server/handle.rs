@@ -26,7 +26,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_screening::results::Findings;
 use mgp_sync::{FillToken, Slot, Snapshot};
 use mgp_transports::log::ServerLog;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub(crate) use self::instances::InstanceOwner;
 use self::instances::{InstanceState, InstanceTable};
@@ -63,6 +63,8 @@ pub struct ServerHandle {
     last_offer: Mutex<Option<ServerOffer>>,
     /// The calls that wait until it is connected.
     waiting_calls: CallSlots,
+    /// Notified when a call begins to wait for it.
+    called: Notify,
     /// True once its offer was visible to agents under the current configuration.
     was_connected: AtomicBool,
     /// The last use by a caller, in milliseconds of the kernel's clock.
@@ -256,6 +258,7 @@ impl ServerHandle {
             tools: Mutex::new(Arc::new([])),
             last_offer: Mutex::new(None),
             waiting_calls: CallSlots::default(),
+            called: Notify::new(),
             was_connected: AtomicBool::new(false),
             last_used_ms: AtomicU64::new(0),
             was_called: AtomicBool::new(false),

@@ -9,17 +9,31 @@ use mgp_engine::servers::restart::RestartLimiter;
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The maximum of processes started at the same time; a program on an unresponsive disk blocks one thread.
 const THREADS_MAX: usize = 4;
 
+/// First starts of servers on demand at once: `npx` and `uvx` take a processor and 100 MiB each, for seconds.
+const FIRST_STARTS_MAX: usize = 4;
+
 /// The spawner threads, started at first use, and the restart schedule.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProcessSpawner {
     /// The jobs of the threads; at most one start per server is queued. The threads end when this is dropped.
     jobs: OnceLock<mpsc::Sender<SpawnJob>>,
     restart_schedule: Mutex<RestartLimiter>,
+    first_starts: Arc<Semaphore>,
+}
+
+impl Default for ProcessSpawner {
+    fn default() -> Self {
+        Self {
+            jobs: OnceLock::new(),
+            restart_schedule: Mutex::default(),
+            first_starts: Arc::new(Semaphore::new(FIRST_STARTS_MAX)),
+        }
+    }
 }
 
 struct SpawnJob {
@@ -46,6 +60,11 @@ impl ProcessSpawner {
         let desk = self.jobs.get_or_init(start_threads);
         desk.send(start).map_err(|_| lost())?;
         child.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// The permits of servers on demand that start for the first time.
+    pub(super) fn first_starts(&self) -> &Arc<Semaphore> {
+        &self.first_starts
     }
 
     /// The earliest restart time of a failing server.

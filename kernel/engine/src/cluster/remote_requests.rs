@@ -186,9 +186,10 @@ const METHODS: [RemoteRule; 21] = [
         "an agent follows the events of the shared server, each decided by its grants",
         &["mgp/events/subscribe"],
     ),
-    closed_rule(
+    open_rule(
+        RemoteCallers::Agents,
         MethodCheck::Server,
-        "skills are not relayed to other nodes yet",
+        "skills of the shared server, each decided by its grants",
         &["skills/list", "skills/get", "resources/directory/read"],
     ),
     closed_rule(

@@ -38,11 +38,11 @@ struct FileRecord {
 
 /// The newest entries of skills, by server and own URI. Their digests are what files are verified against.
 #[derive(Debug, Default)]
-pub struct Skills(HashMap<ServerId, ServerSkills>);
+pub struct Skills(HashMap<ServerId, Arc<ServerSkills>>);
 
-/// A server that never listed any has none.
-#[derive(Debug, Default)]
-struct ServerSkills {
+/// Those of one server. A server that never listed any has none.
+#[derive(Clone, Debug, Default)]
+pub struct ServerSkills {
     entries: BTreeMap<Arc<str>, Skill>,
     /// Those of its last list, in its order.
     listed: Vec<Arc<str>>,
@@ -51,11 +51,11 @@ struct ServerSkills {
 }
 
 /// An entry as its server sent it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Skill {
     text: Arc<str>,
     /// By own URI; `None` for a dynamic skill, which has no digests.
-    files: Option<HashMap<Box<str>, FileRecord>>,
+    files: Option<Arc<HashMap<Box<str>, FileRecord>>>,
 }
 
 /// A valid entry.
@@ -116,7 +116,7 @@ impl Skill {
                     };
                     Some((file.uri.into(), record))
                 });
-                Some(read.collect::<Option<HashMap<Box<str>, _>>>()?)
+                Some(Arc::new(read.collect::<Option<HashMap<Box<str>, _>>>()?))
             }
             None if unquote(resources).as_deref() == Some("dynamic") => None,
             None => return None,
@@ -130,7 +130,7 @@ impl Skill {
     }
 
     fn count_files(&self) -> usize {
-        self.files.as_ref().map_or(0, HashMap::len)
+        self.files.as_ref().map_or(0, |files| files.len())
     }
 }
 
@@ -245,7 +245,7 @@ impl Skills {
         entries: &[&str],
         whole: bool,
     ) -> (Vec<Result<Arc<str>, BadSkill>>, bool) {
-        let skills = self.0.entry(server.clone()).or_default();
+        let skills = Arc::make_mut(self.0.entry(server.clone()).or_default());
         let mut is_changed = false;
         let mut record = |entry: &&str| {
             let (uri, skill) = Skill::parse(entry).ok_or(BadSkill::Invalid)?;
@@ -293,22 +293,25 @@ impl Skills {
         Some(uri.clone())
     }
 
+    /// The entries of a server as they are now.
+    #[must_use]
+    pub fn server(&self, server: &ServerId) -> Option<Arc<ServerSkills>> {
+        self.0.get(server).cloned()
+    }
+}
+
+impl ServerSkills {
     /// Verifies the contents in a `resources/read` result for `requested`, the server's own URI. Files of no stored skill
     /// and of dynamic ones pass. What a server calls the contents does not take them out of it.
     ///
     /// # Errors
     /// The first difference, with the own URI of its file.
-    pub fn verify(
-        &self,
-        server: &ServerId,
-        requested: &str,
-        result: &str,
-    ) -> Result<(), (String, SkillMismatch)> {
-        let Some(skills) = self.0.get(server).filter(|it| !it.entries.is_empty()) else {
+    pub fn verify(&self, requested: &str, result: &str) -> Result<(), (String, SkillMismatch)> {
+        if self.entries.is_empty() {
             return Ok(());
-        };
+        }
         let is_listed = |uri: &str| {
-            let skill = skills.innermost(uri).and_then(|(_, it)| it.files.as_ref());
+            let skill = self.innermost(uri).and_then(|(_, it)| it.files.as_ref());
             skill.is_some_and(|files| files.contains_key(uri))
         };
         let contents = member(result, "contents").and_then(elements);
@@ -316,7 +319,7 @@ impl Skills {
             let text = |name| member(content.get(), name).and_then(unquote);
             let uri = text("uri").filter(|uri| is_listed(uri));
             let uri = uri.unwrap_or(requested.into());
-            let skill = skills.innermost(&uri).and_then(|(_, it)| it.files.as_ref());
+            let skill = self.innermost(&uri).and_then(|(_, it)| it.files.as_ref());
             let Some(files) = skill else {
                 continue;
             };

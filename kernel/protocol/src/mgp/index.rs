@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::discovery::security::RiskLevel;
+use super::tools::SkillMatch;
 use crate::mcp::methods;
 
 methods! {
@@ -38,6 +39,9 @@ pub struct Search {
 pub struct SearchResult {
     /// The best match first.
     pub tools: Vec<Tool>,
+    /// Skills that match by words, the best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<SkillMatch>,
     /// The number of searched tools.
     pub total_available: usize,
     /// The strategy used: keywords if semantic search was requested and not available.

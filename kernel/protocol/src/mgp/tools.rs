@@ -142,7 +142,7 @@ pub struct DiscoverToolsResult {
 }
 
 /// A found skill. It is read with `resources/read`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SkillMatch {
     /// The URI of its SKILL.md for this caller.
     pub uri: String,
@@ -155,7 +155,7 @@ pub struct SkillMatch {
     /// True if it is considered a match at all.
     pub fits: bool,
     /// True if its server publishes no digests for it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dynamic: bool,
 }
 

@@ -39,6 +39,8 @@ pub enum Servers {
     Show(ServerName),
     /// Show what a server wrote to stderr.
     Logs(Logs),
+    /// List a server's pinned tools and skills, and which changed since they were approved.
+    Pins(ServerName),
 }
 
 /// A server by its id.

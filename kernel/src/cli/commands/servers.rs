@@ -8,6 +8,7 @@ pub(super) mod import;
 mod info;
 pub(super) mod login;
 mod logs;
+mod pins;
 mod registry;
 mod remove;
 mod shown_secrets;
@@ -51,6 +52,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
         Servers::Outdated => update::list_outdated(context),
         Servers::Show(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
+        Servers::Pins(typed) => pins::list(context, &typed.id),
     }
 }
 

@@ -30,6 +30,8 @@ section! {
         allowed_hosts: Vec<String> = Vec::new(), strings("allowed_hosts");
         /// Accepted `Origin` headers besides those of the listen address.
         allowed_origins: Vec<String> = Vec::new(), strings("allowed_origins");
+        /// The name in the card of this gateway, which is published for everybody if there is one (SEP-2127).
+        server_card: Option<String> = None, read_with(read_server_card);
         /// Most legacy sessions; one more is rejected.
         max_sessions: usize = 10_000, count("max_sessions", 1..=65_536);
         /// Idle time after which a session is ended.
@@ -97,6 +99,29 @@ fn read_listen_address(section: &mut Section<'_, '_, '_>, into: &mut SocketAddr)
             "listen",
             " wants an address and a port, like 127.0.0.1:7332 or [::1]:7332",
         ),
+    }
+}
+
+/// A name as the schema of cards has it: `namespace/name`, with a reversed domain as its namespace.
+fn read_server_card(section: &mut Section<'_, '_, '_>, into: &mut Option<String>) {
+    let Some(text) = section.text("server_card") else {
+        return;
+    };
+    let is_word = |word: &str, more: &str| {
+        let mut letters = word.chars();
+        !word.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+    };
+    let name = text.get_ref().to_string();
+    let parts = name.split_once('/');
+    let is_name = parts.is_some_and(|(space, name)| is_word(space, ".-") && is_word(name, "._-"));
+    if is_name && name.len() <= 200 {
+        *into = Some(name);
+    } else {
+        section.reject_key(
+            text.span(),
+            "server_card",
+            " wants a name like \"com.example/gateway\": a reversed domain, and the name of the gateway there",
+        );
     }
 }
 

@@ -15,6 +15,7 @@ listen = "127.0.0.1:1" #> "127.0.0.1:2" waits
 auth = "token" #> "oauth" waits
 allowed_hosts = [] #> ["a"] waits
 allowed_origins = [] #> ["http://a"] waits
+server_card = "com.a/b" #> "com.a/c" waits
 [http.tls]
 cert = "/a" #> "/b" waits
 key = "/a" #> "/b" waits

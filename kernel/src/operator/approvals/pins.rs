@@ -3,21 +3,36 @@
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::policy::pins::{Effect, PinMode, PinnedTool};
 use mgp_json::{member, unquote};
+use mgp_policy::PinsHandle;
 use mgp_protocol::mgp::servers::pins::{self, Confirmed, Definitions, PAGE_MAX, PinnedTools};
 use mgp_protocol::refusal::Refusal;
 
 use crate::operator::{Operator, json, read};
 
 impl Operator {
+    /// The pins of tools, or of skills.
+    fn pins_of(&self, skills: bool) -> &PinsHandle {
+        match skills {
+            true => self.name_sources.skills.pins(),
+            false => &self.pins,
+        }
+    }
+
     /// `mgp/servers/pins/list`.
     ///
     /// # Errors
     /// Unknown server; its pins cannot be read.
     pub(crate) async fn list_pins(&self, request: &Request) -> Outcome {
-        let pins::List { id, after, limit } = read(request)?;
+        let pins::List {
+            id,
+            skills,
+            after,
+            limit,
+        } = read(request)?;
         let handle = self.find_server(&id)?;
         let limit = limit.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
-        let page = self.pins.list(&handle.id, after, limit).await;
+        let pins = self.pins_of(skills);
+        let page = pins.list(&handle.id, after, limit).await;
         let page = page.map_err(Refusal::Internal)?;
         json(&PinnedTools {
             mode: page.mode.map(mode_label),
@@ -36,9 +51,9 @@ impl Operator {
     /// # Errors
     /// As of [`Self::list_pins`].
     pub(crate) async fn show_pin(&self, request: &Request) -> Outcome {
-        let pins::Show { id, tool } = read(request)?;
+        let pins::Show { id, tool, skills } = read(request)?;
         let handle = self.find_server(&id)?;
-        let pair = self.pins.definitions(&handle.id, tool).await;
+        let pair = self.pins_of(skills).definitions(&handle.id, tool).await;
         let pair = pair.map_err(Refusal::Internal)?;
         json(&Definitions {
             approved: pair.approved,
@@ -88,7 +103,8 @@ fn mode_label(mode: PinMode) -> String {
 
 fn to_protocol_pin(pin: PinnedTool, definition: Option<&str>) -> pins::PinnedTool {
     let word = |effect: Effect| effect.as_str().to_owned();
-    let description = definition.and_then(|text| member(text, "description"));
+    let described = definition.map(|text| member(text, "frontmatter").unwrap_or(text));
+    let description = described.and_then(|text| member(text, "description"));
     let description = description.and_then(unquote);
     pins::PinnedTool {
         tool: pin.tool,

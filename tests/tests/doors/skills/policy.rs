@@ -172,12 +172,36 @@ async fn changed_and_nested_skills_wait_for_approval() {
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["docs"]).await;
     let mut merged = Client::over_http(kernel.url(), MODERN, "{}").await;
+    // As the first request of all, before anybody asked for skills.
+    let resources = merged.request("resources/list", json!({})).await.result();
+    assert_eq!(
+        resources["resources"],
+        json!([]),
+        "a blocked skill has no files"
+    );
     assert_eq!(text(&mut merged, refunds).await, Err(-32602));
     assert_eq!(uris(&mut merged).await, [""; 0]);
     let (name, details) = pending(&kernel).await;
+    let pins = kernel.mgp_json(&["servers", "pins", "docs"]).await;
+    let pin = &pins["skills"][0];
+    assert_eq!(
+        (&pin["tool"], &pin["now"].is_string()),
+        (&json!("skill://refunds/SKILL.md"), &true)
+    );
+    let printed = kernel.mgp(&["servers", "pins", "docs"]).await;
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(
+        printed.contains("skill") && printed.contains("changed"),
+        "{printed}"
+    );
     let changed = "changed skill://refunds/SKILL.md";
     assert!(details.contains(changed), "{details}");
     kernel.mgp_json(&["approve", &name]).await;
+    let resources = merged.request("resources/list", json!({})).await.result();
+    assert_eq!(
+        resources["resources"][0]["uri"],
+        "skill://docs/refunds/SKILL.md"
+    );
     assert_eq!(
         text(&mut merged, refunds).await,
         Ok(skill("refunds", "evil"))
@@ -233,6 +257,12 @@ async fn searches_find_skills() {
     let best = json!({"uri": "skill://docs/refunds/SKILL.md", "server": "docs", "name": "refunds",
         "description": "Process refunds", "fits": true});
     assert_eq!(first[0], best);
+    let printed = kernel.mgp(&["tools", "find", "process refunds"]).await;
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(
+        printed.contains("skill://docs/refunds/SKILL.md"),
+        "{printed}"
+    );
     let refunds = "docs:skill://refunds/SKILL.md";
     kernel
         .mgp_json(&["grants", "add", "agent.anonymous", refunds, "--deny"])
@@ -240,6 +270,15 @@ async fn searches_find_skills() {
     let second = found().await;
     assert_eq!(second[0]["name"], "weather", "{second}");
     assert_eq!(second.as_array().unwrap().len(), 1);
+    let search = [
+        "tools",
+        "find",
+        "process refunds",
+        "--agent",
+        "agent.anonymous",
+    ];
+    let second = kernel.mgp_json(&search).await["skills"].clone();
+    assert_eq!(second[0]["name"], "weather", "{second}");
 }
 
 /// EXT-050: a folder is served to all clients as a server of the kernel, and its changes are noticed.
@@ -266,7 +305,8 @@ async fn folder_is_served_by_one_command() {
     assert!(!refused.status.success());
 }
 
-/// EXT-052: a list of several servers does not wake one that sleeps: its last list counts, also of an earlier kernel.
+/// EXT-052: a list does not wake a server that sleeps, of several servers or of that one: its last list counts, also of an
+/// earlier kernel.
 #[tokio::test]
 async fn sleeping_servers_are_not_woken_for_a_list() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,6 +328,16 @@ async fn sleeping_servers_are_not_woken_for_a_list() {
     })
     .await;
     assert_eq!(uris(&mut merged).await, listed);
-    let shown = kernel.mgp_json(&["servers", "show", "docs"]).await;
-    assert_eq!(shown["sleeping"], true, "{shown}");
+    let mut own = Client::over_http(&kernel.server_url("docs"), MODERN, "{}").await;
+    assert_eq!(uris(&mut own).await, ["skill://tone/SKILL.md"]);
+    let resources = merged.request("resources/list", json!({})).await.result();
+    assert!(resources.to_string().contains(listed[0]), "{resources}");
+    let sleeps = async || kernel.mgp_json(&["servers", "show", "docs"]).await["sleeping"].clone();
+    assert_eq!(sleeps().await, true);
+    // A read wakes it, and is verified as ever.
+    let read = merged
+        .request("resources/read", about("tone/SKILL.md"))
+        .await;
+    assert_eq!(read.result()["contents"][0]["text"], skill("tone", "x"));
+    assert_eq!(sleeps().await, Value::Null);
 }

@@ -1,16 +1,18 @@
 //! Servers on demand: a call starts them, and they are stopped when nobody uses them.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::kernel::nodes::JoinedNodes;
+use mgp_tests::harness::mgp::declaration;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::health::{NEWEST, owner, server, shown};
+use crate::health::{NEWEST, owner, server, shown, speaker};
 
 /// Stopped a second after its last use.
 const BRIEF: &str = "start = \"on-demand\"\nidle_stop_secs = 1";
@@ -232,6 +234,105 @@ async fn a_start_is_reported_as_progress_to_its_caller() {
             .collect();
         assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
     }
+}
+
+/// EXT-207: first starts are spaced: of many servers few start at once for their lists. One that is called does not wait
+/// for them.
+#[tokio::test]
+async fn first_starts_are_spaced_and_a_call_goes_first() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path().display();
+    let (log, gate) = (folder.path().join("log"), folder.path().join("gate"));
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fixture = Program::fixture(&[]);
+    let script =
+        format!("echo + >> {at}/log; cat {at}/gate; echo - >> {at}/log; exec \"$0\" \"$@\"");
+    let slow = |n: usize| {
+        let args = [
+            vec!["-c".to_owned(), script.clone(), fixture.command.clone()],
+            fixture.args.clone(),
+        ];
+        let entry = Program::new("sh", args.concat()).entry(&format!("slow{n:02}"));
+        format!("{}\n{BRIEF}\n", entry.trim_end())
+    };
+    let servers: String = (0..12).map(slow).collect();
+    let kernel = Kernel::start(&format!("{servers}{}", server("last", &[], BRIEF))).await;
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    let begun = || read().lines().filter(|line| *line == "+").count();
+    wait_until("four start", DEADLINE, async || begun() >= 4).await;
+    let mut agent = agent(&kernel).await;
+    let said = agent.call("last__echo", json!({"text": "hello"})).await;
+    assert!(said.text().contains("hello"), "{}", said.text());
+    // Whoever reads the gate goes on when it is opened and closed, the next ones then.
+    let opening = gate.clone();
+    let opened = std::thread::spawn(move || {
+        while std::fs::OpenOptions::new()
+            .write(true)
+            .open(&opening)
+            .is_ok()
+        {}
+    });
+    wait_until("all have started", DEADLINE, async || {
+        read().lines().filter(|line| *line == "-").count() == 12
+    })
+    .await;
+    let mut most = 0;
+    read().lines().fold(0_i32, |now, line| {
+        let now = now + if line == "+" { 1 } else { -1 };
+        most = most.max(now);
+        now
+    });
+    assert_eq!(most, 4, "{}", read());
+    // The opener may wait for a reader; after that the gate has another name.
+    let moved = folder.path().join("moved");
+    std::fs::rename(&gate, &moved).unwrap();
+    let mut reading = std::fs::OpenOptions::new();
+    reading.read(true).custom_flags(nix::libc::O_NONBLOCK);
+    let _reader = reading.open(&moved).unwrap();
+    opened.join().unwrap();
+}
+
+/// EXT-208: a subscription to events wakes no server. With a standard pattern it follows one that sleeps from its next start
+/// on, which a call causes, and the server then runs as long as it is followed.
+#[tokio::test]
+async fn an_event_subscription_wakes_no_server() {
+    let declared = declaration(&["events"]).to_string();
+    let flags = [
+        "--mgp",
+        &declared,
+        "--mgp-events",
+        "model.token_usage,acme.x",
+    ];
+    let it = Counted::new();
+    let kernel = Kernel::start(&it.entry(&flags, BRIEF)).await;
+    let mut operator = owner(&kernel).await;
+    wait_asleep(&mut operator, "it").await;
+    let mut agent = speaker(&kernel, &["events"]).await;
+    let channels = json!({"channels": ["model.*", "acme.x"]});
+    let subscribed = agent
+        .request("mgp/events/subscribe", channels)
+        .await
+        .result();
+    // Which channels it has is known while it runs.
+    assert_eq!(subscribed["subscribed"], json!(["model.*"]));
+    assert_eq!(subscribed["unsupported"], json!(["acme.x"]));
+    let server = shown(&mut operator, "it").await;
+    assert_eq!((&server["sleeping"], it.starts()), (&json!(true), 1));
+    let event = json!({"channel": "model.token_usage", "data": 7});
+    wait_until("its events arrive", DEADLINE, async || {
+        operator.call("it__tell", event.clone()).await.result();
+        agent.request("ping", json!({})).await.result();
+        !agent.heard("notifications/mgp.event").is_empty()
+    })
+    .await;
+    assert_eq!(it.starts(), 2);
+    let ended = json!({"subscription_id": subscribed["subscription_id"]});
+    agent
+        .request("mgp/events/unsubscribe", ended)
+        .await
+        .result();
+    wait_asleep(&mut operator, "it").await;
+    assert_eq!(it.starts(), 2, "it ran as long as it was followed");
 }
 
 /// PRJ-018: while something is open it stays, however long: a call, a question, a subscription.

@@ -58,7 +58,9 @@ pub(crate) fn page_with_exposure(
     let is_tools = kind == ListKind::Tools;
     let with_apps = is_tools && access::has_apps(caller);
     let hides_app_tools = is_tools && !with_apps && shown.catalog.has_app_only_tools(view);
-    if audience == Audience::All && exposure == Exposure::All && !hides_app_tools {
+    let hides_skills = kind == ListKind::Resources && cx.skills.pins().has_blocked();
+    let is_whole = audience == Audience::All && exposure == Exposure::All;
+    if is_whole && !hides_app_tools && !hides_skills {
         return shown.catalog.page(view, kind, cursor, form);
     }
     let agents = &cx.exposure.agents;
@@ -125,7 +127,9 @@ fn filter_list(
     let keep = |server: &ServerId, name: Option<&str>| match (key.kind, name) {
         (ListKind::Resources, Some(uri)) => {
             let skill = cx.skills.find_skill(server, uri);
+            let is_blocked = |skill: &str| cx.skills.pins().is_blocked(server, skill);
             table.is_allowed(principal, server, skill.as_deref(), now)
+                && !skill.as_deref().is_some_and(is_blocked)
         }
         (_, tool) => {
             tool.is_none_or(|tool| lists(server, tool))

@@ -37,6 +37,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
         secure: false,
         lite: None,
         metrics: None,
+        card: None,
         counts: Arc::default(),
     });
     let (agent, streams) = sessions.new_agent(&Credential::permanent(AgentId::new("agent.local")));

@@ -51,6 +51,7 @@ impl ServerHandle {
             return Err(self.not_ready_refusal());
         }
         let _waiter = self.take_waiting_slot(caller)?;
+        self.called.notify_one();
         let mut status = self.status.subscribe();
         let failed_before = status.borrow().failed_generation;
         self.wake();
@@ -70,6 +71,11 @@ impl ServerHandle {
             () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
             () = wait_for_start_timeout(self.status.subscribe(), self.start_timeout()) => Err(self.not_ready_refusal()),
         }
+    }
+
+    /// Resolves when a call waits for it, or has since the last time.
+    pub(in crate::server) async fn wait_for_caller(&self) {
+        self.called.notified().await;
     }
 
     /// Starts a server now that a call starts, or an HTTP server that waits for its next start.

@@ -14,6 +14,20 @@ fn read(text: &str) -> String {
     json!({"contents": [{"uri": FILE, "text": text}]}).to_string()
 }
 
+fn verify_at(
+    skills: &Skills,
+    server: &ServerId,
+    uri: &str,
+    result: &str,
+) -> Result<(), (String, SkillMismatch)> {
+    let entries = skills.server(server);
+    entries.map_or(Ok(()), |entries| entries.verify(uri, result))
+}
+
+fn verify(skills: &Skills, uri: &str, result: &str) -> Result<(), (String, SkillMismatch)> {
+    verify_at(skills, &ServerId::new("s"), uri, result)
+}
+
 fn record(skills: &mut Skills, server: &ServerId, entry: &str) -> bool {
     let (recorded, is_changed) = skills.record(server, &[entry], false);
     assert!(recorded[0].is_ok(), "{entry}");
@@ -24,31 +38,31 @@ fn record(skills: &mut Skills, server: &ServerId, entry: &str) -> bool {
 #[test]
 fn changed_files_are_rejected() {
     let (server, mut skills) = (ServerId::new("s"), Skills::default());
-    assert_eq!(skills.verify(&server, FILE, &read("x")), Ok(()));
+    assert_eq!(verify(&skills, FILE, &read("x")), Ok(()));
     record(&mut skills, &server, &entry("h\u{e9}llo"));
-    assert_eq!(skills.verify(&server, FILE, &read("h\u{e9}llo")), Ok(()));
+    assert_eq!(verify(&skills, FILE, &read("h\u{e9}llo")), Ok(()));
     let blob = json!({"contents": [{"uri": FILE, "blob": BASE64_STANDARD.encode("h\u{e9}llo")}]});
-    assert_eq!(skills.verify(&server, FILE, &blob.to_string()), Ok(()));
+    assert_eq!(verify(&skills, FILE, &blob.to_string()), Ok(()));
     for (text, is_size) in [("h\u{e9}lla", false), ("hello", true), ("", true)] {
-        let (uri, mismatch) = skills.verify(&server, FILE, &read(text)).unwrap_err();
+        let (uri, mismatch) = verify(&skills, FILE, &read(text)).unwrap_err();
         assert_eq!(uri, FILE);
         assert_eq!(matches!(mismatch, SkillMismatch::Size { .. }), is_size);
     }
     let other = ServerId::new("t");
-    assert_eq!(skills.verify(&other, FILE, &read("other")), Ok(()));
+    assert_eq!(verify_at(&skills, &other, FILE, &read("other")), Ok(()));
     let daily = r#"{"uri":"skill://d/SKILL.md","resources":"dynamic"}"#;
     record(&mut skills, &server, daily);
     record(&mut skills, &server, &entry("new"));
-    assert_eq!(skills.verify(&server, FILE, &read("new")), Ok(()));
+    assert_eq!(verify(&skills, FILE, &read("new")), Ok(()));
     // It stays refused, and under another name as well.
     let renamed = json!({"contents": [{"uri": "skill://b", "text": "any"}, {"text": "new"}]});
     for _ in 0..2 {
-        assert!(skills.verify(&server, FILE, &read("any")).is_err());
-        assert!(skills.verify(&server, FILE, &renamed.to_string()).is_err());
+        assert!(verify(&skills, FILE, &read("any")).is_err());
+        assert!(verify(&skills, FILE, &renamed.to_string()).is_err());
     }
     // A file that its skill's entry does not list is a change of the skill.
-    let added = skills.verify(
-        &server,
+    let added = verify(
+        &skills,
         "skill://a/more.md",
         &read("any").replace(FILE, "x"),
     );
@@ -57,7 +71,7 @@ fn changed_files_are_rejected() {
     let dynamic = r#"{"uri":"skill://a/SKILL.md","resources":"dynamic"}"#;
     assert!(record(&mut skills, &server, dynamic));
     assert!(!record(&mut skills, &server, dynamic), "the same entry");
-    assert_eq!(skills.verify(&server, FILE, &read("any")), Ok(()));
+    assert_eq!(verify(&skills, FILE, &read("any")), Ok(()));
 }
 
 /// EXT-048: a file belongs to the innermost skill; what is nested is known as such.

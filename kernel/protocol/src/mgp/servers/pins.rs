@@ -1,4 +1,4 @@
-//! `mgp/servers/pins/*`: the pinned definitions of a server's tools, and their changes. For the operator,
+//! `mgp/servers/pins/*`: the pinned definitions of a server's tools and skills, and their changes. For the operator,
 //! who decides about a changed one by `mgp/approvals/*`.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub const PAGE_MAX: usize = 1000;
 pub struct List {
     /// The server.
     pub id: String,
+    /// Its skills, by their own URIs, in place of its tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skills: bool,
     /// The cursor: tools after this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -100,6 +103,9 @@ pub struct Show {
     pub id: String,
     /// The server's own name of the tool.
     pub tool: String,
+    /// It is the URI of a skill.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skills: bool,
 }
 
 /// The answer to `mgp/servers/pins/show`. Both are the server's original text.

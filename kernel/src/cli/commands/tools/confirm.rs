@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::servers::pins::{self, Confirmed, PinnedTool, PinnedTools};
+use mgp_protocol::mgp::servers::pins::{self, Confirmed, PinnedTool};
 use serde_json::json;
 
 use crate::cli::args::ConfirmTools;
-use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
+use crate::cli::client::pins::{Pinned, list_all};
+use crate::cli::client::{CliContext, name_resolution, parse_result};
 use crate::cli::failure::Failure;
 use crate::cli::print::{self, new_table, print_error, print_line};
 use crate::cli::text_format::{first_line, pluralize, sanitize_line};
@@ -17,7 +18,7 @@ pub(super) fn confirm(context: &CliContext, typed: &ConfirmTools) -> Result<(), 
     let server = typed.server.as_str();
     let all = context.with_kernel(async |client| {
         name_resolution::resolve_server(client, server).await?;
-        list_pins(client, server).await
+        list_all(client, server, Pinned::Tools).await
     })?;
     check_names(typed, &all)?;
     let is_wanted = |tool: &&PinnedTool| {
@@ -43,24 +44,6 @@ pub(super) fn confirm(context: &CliContext, typed: &ConfirmTools) -> Result<(), 
     };
     let answer = context.call(pins::Confirm::METHOD, &params, "confirming")?;
     finish(context, typed, &parse_result(&answer)?)
-}
-
-/// All pinned tools of a server.
-async fn list_pins(client: &mut KernelClient, server: &str) -> Result<Vec<PinnedTool>, Failure> {
-    let mut all: Vec<PinnedTool> = Vec::new();
-    loop {
-        let params = pins::List {
-            id: server.to_owned(),
-            after: all.last().map(|last| last.tool.clone()),
-            limit: None,
-        };
-        let page = client.call(pins::List::METHOD, &params, "reading its tools");
-        let page: PinnedTools = parse_result(&page.await?)?;
-        all.extend(page.pins);
-        if !page.has_more {
-            return Ok(all);
-        }
-    }
 }
 
 /// What the tool will be confirmed to do.

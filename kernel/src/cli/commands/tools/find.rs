@@ -26,13 +26,17 @@ pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
         client.call(Search::METHOD, &params, doing).await
     })?;
     context.print_answer(&answer, |found: SearchResult| {
-        if found.tools.is_empty() {
+        if found.tools.is_empty() && found.skills.is_empty() {
             print_line(format_args!(
                 "nothing among {}; `mgp tools list` shows all of them",
                 pluralize(found.total_available, "tool")
             ))?
-        } else {
+        }
+        if !found.tools.is_empty() {
             print_line(result_table(&found))?
+        }
+        if !found.skills.is_empty() {
+            print_line(skill_table(&found))?
         }
         if let Some(note) = &found.note {
             print_line(sanitize_line(note))?;
@@ -49,6 +53,19 @@ fn result_table(found: &SearchResult) -> PlainTable {
             sanitize_line(&tool.tool_id),
             tool.risk_level.as_str().to_owned(),
             first_line(&tool.description, 100),
+        ]);
+    }
+    table
+}
+
+fn skill_table(found: &SearchResult) -> PlainTable {
+    let mut table = new_table(&["FITS", "SKILL", "WHAT IT IS"]);
+    for skill in &found.skills {
+        let fits = if skill.fits { "yes" } else { "?" };
+        table.add_row([
+            fits.to_owned(),
+            first_line(&skill.uri, 200),
+            first_line(&skill.description, 100),
         ]);
     }
     table
