@@ -41,7 +41,7 @@ pub(crate) fn start(
         node: node.clone(),
         schedule: NoticeSchedule::default(),
     });
-    let tasks = announcers.map(|it| task::spawn_supervised("notices", it.run()));
+    let tasks = announcers.map(|it| task::spawn_supervised("notices.announce", it.run()));
     tasks.collect()
 }
 

@@ -27,7 +27,7 @@ use mgp_engine::servers::supervision::{
     StopOrder, Supervision, SupervisionConfig, SupervisionInput, SupervisionStatus,
 };
 use mgp_engine::tools::catalog::ServerOffer;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
@@ -122,6 +122,8 @@ pub enum ServerMsg {
         Option<Arc<str>>,
         Reply<Result<Arc<ServerHandle>, Refusal>>,
     ),
+    /// End the instances of a removed agent; answered when no further call reaches them.
+    EndInstances(AgentId, Reply<()>),
     /// Stop instances that have been idle for a while.
     StopIdle,
 }
@@ -285,6 +287,10 @@ impl Actor for ServerActor {
                 let parent = myself.get_cell();
                 let opened = self.open_instance(parent, state, owner, extensions).await;
                 reply.send(opened);
+            }
+            ServerMsg::EndInstances(agent, reply) => {
+                self.end_instances_of(state, &agent);
+                reply.send(());
             }
             ServerMsg::StopIdle => self.stop_idle(state),
         }

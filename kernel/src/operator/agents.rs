@@ -55,6 +55,9 @@ impl Operator {
         let removed = self.agents.remove(&id, &request.trace.id).await;
         removed.map_err(to_refusal)?;
         // A later agent of the same name must not inherit them.
+        for server in self.servers.load().values() {
+            server.end_instances_of(&id).await;
+        }
         let forgotten = self.logins.forget_agent(&id).await;
         forgotten.map_err(|e| {
             Refusal::Internal(format!("{id} is removed, but its logins are not: {e}"))

@@ -16,7 +16,7 @@ const TEXT_CHARS_MAX: usize = 300;
 
 /// The ids of all that waits. Nodes and logins have no ids in the list.
 pub(super) fn entry_ids(list: &PendingList) -> BTreeSet<String> {
-    waiting(list).map(|entry| entry.id).collect()
+    all_entries(list).map(|entry| entry.id).collect()
 }
 
 /// One notice.
@@ -51,7 +51,7 @@ struct NoticeEntry {
 
 impl Notice {
     pub(super) fn new(list: &PendingList, announced: &BTreeSet<String>, node: &str) -> Self {
-        let waiting: Vec<NoticeEntry> = waiting(list).collect();
+        let waiting: Vec<NoticeEntry> = all_entries(list).collect();
         let count = waiting.len();
         let mut entries = waiting;
         entries.retain(|entry| announced.contains(&entry.id));
@@ -93,7 +93,7 @@ impl Notice {
 }
 
 /// All that waits, oldest first. Texts contain words of servers and nodes.
-fn waiting(list: &PendingList) -> impl Iterator<Item = NoticeEntry> {
+fn all_entries(list: &PendingList) -> impl Iterator<Item = NoticeEntry> {
     let entries = list.pending.iter().map(|entry| NoticeEntry {
         id: entry.id.clone(),
         kind: entry.subject.as_str(),

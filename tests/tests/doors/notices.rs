@@ -209,12 +209,18 @@ fn desktop(address: &str, shown: mpsc::Sender<(String, String)>) {
 
 #[tokio::test]
 async fn the_desktop_shows_a_pending_entry_without_markup_of_servers() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_installed = |folder: std::path::PathBuf| folder.join("dbus-daemon").exists();
+    if !std::env::split_paths(&path).any(is_installed) {
+        eprintln!("SKIPPED: no session bus here: dbus-daemon is not installed");
+        return;
+    }
     let words = ["--session", "--nofork", "--print-address=1"].map(str::to_owned);
     let mut bus = Process::start("bus", &Program::new("dbus-daemon", words));
     let address = bus
         .says("its address", DEADLINE, |said| {
-            let line = said.lines().next()?;
-            said.contains('\n').then(|| line.to_owned())
+            let line = said.lines().find(|line| line.starts_with("unix:"))?;
+            said.ends_with('\n').then(|| line.to_owned())
         })
         .await;
     let (sender, shown) = mpsc::channel();

@@ -306,7 +306,7 @@ fn echo() -> std::net::SocketAddr {
     address
 }
 
-/// EXT-165: with `egress` the only way out is the proxy of the kernel, and it leads to what is listed.
+/// EXT-156: with `egress` the only way out is the proxy of the kernel, and it leads to what is listed.
 #[tokio::test]
 async fn limited_egress_leads_to_the_listed_destinations_alone() {
     let (listed, other) = (echo(), echo());
@@ -362,7 +362,7 @@ async fn limited_egress_leads_to_the_listed_destinations_alone() {
     );
 }
 
-/// EXT-165: a list of nothing is not a list of everything, and a name is no way to this machine.
+/// EXT-156: a list of nothing is not a list of everything, and a name is no way to this machine.
 #[tokio::test]
 async fn egress_to_nothing_closes_the_network() {
     let at = echo();

@@ -29,8 +29,8 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -91,9 +91,8 @@ impl EgressSocket {
     async fn receive_listener(&self) -> io::Result<TcpListener> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
         let (stream, _) = listener.accept().await?;
-        stream.readable().await?;
-        let received = stream.into_std()?;
-        let listener = StdListener::from(receive_descriptor(&received)?);
+        let receiving = stream.async_io(Interest::READABLE, || receive_descriptor(&stream));
+        let listener = StdListener::from(receiving.await?);
         listener.set_nonblocking(true)?;
         TcpListener::from_std(listener)
     }
@@ -110,7 +109,7 @@ fn short_path(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }
 
-fn receive_descriptor(stream: &StdUnixStream) -> io::Result<OwnedFd> {
+fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -120,9 +119,12 @@ fn receive_descriptor(stream: &StdUnixStream) -> io::Result<OwnedFd> {
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
     )?;
-    let received = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
+    let received = control.drain().find_map(|message| {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            descriptors.next()
+        } else {
+            None
+        }
     });
     received.ok_or_else(|| io::Error::other("the launcher sent no listener"))
 }

@@ -188,6 +188,15 @@ impl ServerActor {
         }
     }
 
+    /// Stops the instances of a removed agent: a later one of the same name must not get what they have.
+    pub(super) fn end_instances_of(&self, state: &mut ServerState, agent: &AgentId) {
+        let owners = state.instances.running.keys();
+        let owners: Vec<_> = owners.filter(|it| it.agent == *agent).cloned().collect();
+        for owner in owners {
+            self.retire(state, &owner, TransitionReason::OperatorRequest);
+        }
+    }
+
     /// Stops instances that have been idle long enough.
     pub(super) fn stop_idle(&self, state: &mut ServerState) {
         let Rule::PerAgent(bounds) = state.spec.instances else {

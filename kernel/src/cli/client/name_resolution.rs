@@ -2,13 +2,12 @@
 //! does not exist.
 
 use mgp_engine::tool_names::canonical_name;
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::names::{Read, ResolvedNames};
 
 use super::connection::KernelClient;
-use super::context::CliContext;
 use super::response::parse_result;
 use crate::cli::failure::Failure;
 use crate::cli::print::print_error;
@@ -63,28 +62,6 @@ pub(in crate::cli) async fn resolve_agent(
         ..Read::default()
     };
     Ok(resolve_existing(client, &query).await?.agent_id)
-}
-
-/// The id of an agent whether or not a kernel runs; a running kernel reports an unknown one with a suggestion.
-pub(in crate::cli) fn resolve_possible_agent(
-    context: &CliContext,
-    typed: &str,
-    runs: bool,
-) -> Result<AgentId, Failure> {
-    let known = if runs {
-        context.with_kernel(async |client| resolve_agent(client, typed).await)?
-    } else {
-        None
-    };
-    let typed = known.as_deref().unwrap_or(typed);
-    // The unnamed agent may have something of its own, too.
-    if [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
-        || typed == AgentId::LOCAL
-    {
-        Ok(AgentId::new(AgentId::LOCAL))
-    } else {
-        AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string()))
-    }
 }
 
 /// A server or tool in the common notation.

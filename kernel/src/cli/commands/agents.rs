@@ -22,6 +22,28 @@ pub(super) struct AgentList {
     pub(super) agents: Vec<Agent>,
 }
 
+/// The id of an agent whether or not a kernel runs; a running kernel reports an unknown one with a suggestion.
+pub(super) fn resolve_possible_agent(
+    context: &CliContext,
+    typed: &str,
+    runs: bool,
+) -> Result<AgentId, Failure> {
+    let known = if runs {
+        context.with_kernel(async |client| name_resolution::resolve_agent(client, typed).await)?
+    } else {
+        None
+    };
+    let typed = known.as_deref().unwrap_or(typed);
+    // The unnamed agent may have something of its own, too.
+    if [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
+        || typed == AgentId::LOCAL
+    {
+        Ok(AgentId::new(AgentId::LOCAL))
+    } else {
+        AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string()))
+    }
+}
+
 pub(super) fn run(context: &CliContext, typed: Agents) -> Result<(), Failure> {
     match typed {
         Agents::Add(typed) => add(context, &typed),

@@ -69,7 +69,8 @@ async fn check_tells_what_waits_for_time_from_what_waits_for_a_person() {
 
 #[tokio::test]
 async fn check_tells_a_server_that_does_not_start_from_one_that_starts_again() {
-    let gone = "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program\"\n";
+    let gone =
+        "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program\"\nrestart_policy = \"never\"\n";
     let kernel = Kernel::start(&format!("{gone}{}", Program::fixture(&[]).entry("it"))).await;
     kernel.connected(&["it"]).await;
     wait_until("the server is given up", DEADLINE, async || {
@@ -80,7 +81,7 @@ async fn check_tells_a_server_that_does_not_start_from_one_that_starts_again() {
     let text = String::from_utf8(text.stdout).unwrap();
     let worst = text.lines().next().unwrap();
     assert!(
-        worst.starts_with("misconfigured gone: error")
+        worst.starts_with("misconfigured  gone: error")
             && worst.ends_with("→ mgp servers logs gone"),
         "{text}"
     );

@@ -253,23 +253,20 @@ async fn a_secret_of_an_agent_reaches_the_instance_of_that_agent_alone() {
     assert!(set.status.success(), "{}", words(&set));
     assert!(words(&set).contains("it (env.TOKEN)"), "{}", words(&set));
 
-    let token = |text: &str| {
-        let mut lines = text.lines().filter(|line| line.contains("TOKEN="));
-        lines.next().unwrap_or_default().to_owned()
-    };
-    let of_alice = alice.call("it:env", json!({})).await.text();
-    assert_eq!(token(&of_alice), format!("TOKEN=Bearer {SECRET}"));
+    let token = |result: &Value| result["structuredContent"]["TOKEN"].clone();
+    let of_alice = alice.call("it:env", json!({})).await.result();
+    assert_eq!(token(&of_alice), format!("Bearer {SECRET}"));
     let refused = bob.call("it:env", json!({})).await.frame;
     assert!(
         refused.contains("`mgp secrets set github --agent agent.bob`"),
         "{refused}"
     );
     user.set_for("bob", NEWER).await;
-    let of_bob = bob.call("it:env", json!({})).await.text();
-    assert_eq!(token(&of_bob), format!("TOKEN=Bearer {NEWER}"));
-    let of_operator = words(&user.mgp(&["tools", "call", "it:env"]).await);
-    assert!(of_operator.contains("PATH="), "{of_operator}");
-    assert!(!of_operator.contains("TOKEN="), "{of_operator}");
+    let of_bob = bob.call("it:env", json!({})).await.result();
+    assert_eq!(token(&of_bob), format!("Bearer {NEWER}"));
+    let of_operator = user.json(&["tools", "call", "it:env"]).await;
+    let variables = &of_operator["structuredContent"];
+    assert!(variables["PATH"].is_string() && variables["TOKEN"].is_null());
 
     let listed = user.json(&["secrets", "list"]).await;
     let owners = listed["secrets"].as_array().unwrap().iter();

@@ -344,6 +344,18 @@ impl ServerHandle {
         instances.values().find(|one| one.key() == key)?.link()
     }
 
+    /// Ends the instances of a removed agent; resolves when no further call reaches them.
+    pub async fn end_instances_of(&self, agent: &AgentId) {
+        if !self.instances.is_per_agent.load(Ordering::Relaxed) {
+            return;
+        }
+        // Without a supervisor there are no instances.
+        if let Ok(supervisor) = self.supervisor() {
+            let ended = |reply| ServerMsg::EndInstances(agent.clone(), reply);
+            let _ = supervisor.ask(ended).await;
+        }
+    }
+
     /// True if this caller has an instance of its own; the operator has none.
     fn has_own_instance(&self, caller: &Caller) -> bool {
         self.instances.is_per_agent.load(Ordering::Relaxed) && !caller.operator

@@ -26,7 +26,8 @@ use super::start_progress::{StartMode, start_and_watch};
 use super::state::{CONNECTED, report_state};
 use crate::cli::args;
 use crate::cli::args::{Login, Logout};
-use crate::cli::client::{CliContext, name_resolution, parse_result};
+use crate::cli::client::{CliContext, parse_result};
+use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
 use crate::cli::print::{new_table, print_error, print_line};
 use crate::cli::text_format::sanitize_line;
@@ -283,7 +284,7 @@ fn resolve_agent(
             spec.id
         )));
     }
-    name_resolution::resolve_possible_agent(context, typed, runs)
+    agents::resolve_possible_agent(context, typed, runs)
 }
 
 fn unknown_server_failure(typed: &str, specs: &[&ServerSpec]) -> Failure {

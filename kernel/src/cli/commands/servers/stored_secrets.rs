@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use super::config_file::{files_in_force, read_if_exists};
 use crate::cli::args::{NamedSecret, Secrets, SetSecret};
-use crate::cli::client::{CliContext, name_resolution};
+use crate::cli::client::CliContext;
+use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
 use crate::cli::hidden_input::HiddenInput;
 use crate::cli::print::{new_table, print_error, print_line};
@@ -76,9 +77,7 @@ impl TypedSecret {
         let agent = match agent {
             Some(typed) => {
                 let runs = context.status()?.is_some();
-                Some(name_resolution::resolve_possible_agent(
-                    context, typed, runs,
-                )?)
+                Some(agents::resolve_possible_agent(context, typed, runs)?)
             }
             None => None,
         };

@@ -15,8 +15,6 @@ const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
 const SHOWN: [&str; 42] = [
-
-const SHOWN: [&str; 41] = [
     "servers list",
     "servers show h",
     "servers logs h",
