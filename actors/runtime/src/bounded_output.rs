@@ -6,6 +6,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+
 /// The interval between checks whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long its output may stay open after its end: a descendant may hold it.
@@ -65,12 +67,22 @@ fn spawn_reader(
     all
 }
 
+/// Kills what it started, if it was started in a process group of its own.
+fn kill_group(child: &Child) {
+    if let Some(leader) = Pid::from_raw(child.id().cast_signed())
+        && getpgid(Some(leader)) == Ok(leader)
+    {
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
 fn wait_or_kill(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         if Instant::now() >= deadline {
+            kill_group(child);
             child.kill()?;
             child.wait()?;
             return Ok(None);

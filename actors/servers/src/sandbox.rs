@@ -188,11 +188,21 @@ impl Sandboxes {
             if user.is_some() {
                 report.notes.extend(users::find_unreachable(&policy));
             }
-            Ok::<_, String>((policy, report, paths.own_dir, egress))
+            let variables = egress.as_ref().map(|_| {
+                egress::proxy_variables(rules.egress.as_deref().unwrap_or_default()).collect()
+            });
+            Ok::<_, String>((
+                policy,
+                report,
+                paths.own_dir,
+                egress,
+                variables.unwrap_or_default(),
+            ))
         });
-        let (policy, report, own, egress) = looking.await.map_err(|e| e.to_string())??;
+        let (policy, report, own, egress, variables): (_, _, _, _, Vec<_>) =
+            looking.await.map_err(|e| e.to_string())??;
         Ok(PreparedSandbox {
-            spec: self.wrap_in_launcher(spec, &policy, &own),
+            spec: self.wrap_in_launcher(spec, &policy, &own, variables),
             report,
             egress,
         })
@@ -203,16 +213,15 @@ impl Sandboxes {
         mut spec: ChildSpec,
         policy: &SandboxPolicy,
         own: &Path,
+        variables: Vec<(&'static str, String)>,
     ) -> ChildSpec {
         for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
             let folder = own.join(folder).display().to_string();
             spec.env.entry(name.to_owned()).or_insert(folder);
         }
-        if policy.egress_socket.is_some() {
-            for (name, value) in egress::proxy_variables() {
-                spec.env.insert(name.to_owned(), value);
-            }
-        }
+        let variables = variables.into_iter();
+        spec.env
+            .extend(variables.map(|(name, value)| (name.to_owned(), value)));
         let policy = serde_json::to_string(policy).expect("a policy is always JSON");
         spec.launcher = Some(Launcher {
             exe: self.exe.clone(),

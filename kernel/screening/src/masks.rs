@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use self::unescape::UnescapeRounds;
 
+use crate::validators::is_invisible;
+
 /// Shorter values of the configuration are not masked: they are hardly secrets, and would match everywhere.
 pub(crate) const SECRET_MIN: usize = 6;
 /// Most masked values: every record is searched for each of them. Beyond, only those of the current configuration are
@@ -16,7 +18,8 @@ pub const MASKED_VALUES_MAX: usize = 4_096;
 /// Replaces a secret.
 pub const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
 /// Words in a normalized name that make its value a secret.
-const SECRET_WORDS: [&str; 10] = [
+const SECRET_WORDS: [&str; 12] = [
+    "accesskey",
     "apikey",
     "authorization",
     "cookie",
@@ -26,6 +29,7 @@ const SECRET_WORDS: [&str; 10] = [
     "passwd",
     "privatekey",
     "secret",
+    "signingkey",
     "token",
 ];
 /// A credential follows it (RFC 6750).
@@ -149,7 +153,9 @@ pub fn normalize_key(key: &str) -> String {
             .map(|c| char::from(c.to_ascii_lowercase()))
             .collect();
     }
-    let letters = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
+    // What nobody sees makes no other name.
+    let is_letter = |c: &char| !matches!(c, '_' | '-' | '.' | ' ') && !is_invisible(*c);
+    let letters = key.chars().filter(is_letter);
     letters.flat_map(char::to_lowercase).collect()
 }
 

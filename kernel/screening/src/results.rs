@@ -115,6 +115,8 @@ pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
         return Err(format!("it is longer than {PATTERN_LEN_MAX} bytes"));
     }
     let compiled = RegexBuilder::new(pattern)
+        .multi_line(true)
+        .crlf(true)
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX)
         .build()

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use mgp_engine::env::{AgentValue, find_secrets};
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::login::LoginConfig;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::sandbox::Seal;
 use mgp_engine::servers::spec::{
@@ -76,14 +77,7 @@ pub(super) fn read_server(
         ("by-call", CallbackAttribution::ByCall),
     ];
     entry.choice("questions", &known, &mut attribution);
-    let of_agents = if login.per_agent && login.enabled {
-        Some("has a login for each agent")
-    } else if agent_values.is_empty() {
-        None
-    } else {
-        Some("has secrets of each agent")
-    };
-    let instances = read_instances(entry, of_agents);
+    let instances = read_instances(entry, per_agent_reason(&login, &agent_values));
     leave_out_missing(reach.as_mut(), &agent_values);
     let (replica, is_stateful) = read_replica(entry);
     let start = read_start(entry, kernel.limits.start, is_stateful);
@@ -166,6 +160,20 @@ fn read_start_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<Serve
     ids.sort();
     ids.dedup();
     ids
+}
+
+/// What each agent has for itself at the server.
+fn per_agent_reason(
+    login: &LoginConfig,
+    agent_values: &BTreeMap<String, AgentValue>,
+) -> Option<&'static str> {
+    if login.per_agent && login.enabled {
+        Some("has a login for each agent")
+    } else if agent_values.is_empty() {
+        None
+    } else {
+        Some("has secrets of each agent")
+    }
 }
 
 /// The operator may have none of the secrets of each agent: its instance, which lists the tools, then starts without

@@ -2,6 +2,7 @@
 
 mod desktop;
 
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use mgp_runtime::time::unix_ms;
-use mgp_runtime::{randomness, run_bounded, task};
+use mgp_runtime::{run_bounded, task};
 use mgp_transports::http::client::{Client, parse_url};
 use mgp_transports::log::sanitize;
 use ring::hmac;
@@ -83,7 +84,8 @@ impl Channel {
                 running.await.unwrap_or_else(|e| Err(e.to_string()))
             }
             Self::Webhook(webhook) => {
-                let posting = webhook.post(notice.to_json());
+                let id = notice.message_id();
+                let posting = webhook.post(&id, notice.to_json());
                 let posted = tokio::time::timeout(ATTEMPT_TIMEOUT, posting).await;
                 posted.unwrap_or_else(|_| {
                     let secs = ATTEMPT_TIMEOUT.as_secs();
@@ -105,7 +107,11 @@ fn run_program(
         .iter()
         .map(|word| word.replace(TEXT_PLACEHOLDER, &text));
     let mut command = Command::new(program);
-    command.args(arguments).env(NOTICE_VARIABLE, json);
+    // What it starts is killed with it.
+    command
+        .args(arguments)
+        .env(NOTICE_VARIABLE, json)
+        .process_group(0);
     let output = run_bounded(&mut command, ATTEMPT_TIMEOUT, OUTPUT_MAX);
     let output = output.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     match output.status {
@@ -149,15 +155,13 @@ fn signature(key: &hmac::Key, id: &str, timestamp: u64, body: &str) -> String {
 
 impl Webhook {
     /// Any answer but 2xx is a failure; redirects are not followed.
-    async fn post(&self, body: String) -> Result<(), String> {
-        let random: [u8; 16] = randomness::random_bytes();
-        let id = format!("msg_{:032x}", u128::from_be_bytes(random));
+    async fn post(&self, id: &str, body: String) -> Result<(), String> {
         let timestamp = unix_ms() / 1000;
-        let signature = signature(&self.key, &id, timestamp, &body);
+        let signature = signature(&self.key, id, timestamp, &body);
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (HeaderName::from_static("webhook-id"), value(&id)?),
+            (HeaderName::from_static("webhook-id"), value(id)?),
             (
                 HeaderName::from_static("webhook-timestamp"),
                 value(&timestamp.to_string())?,

@@ -67,6 +67,20 @@ impl Notice {
         }
     }
 
+    /// The same for each attempt to announce these entries, so that a receiver can tell them.
+    pub(super) fn message_id(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for text in self
+            .entries
+            .iter()
+            .map(|entry| &entry.id)
+            .chain([&self.node])
+        {
+            hasher.update(text.as_bytes()).update(b"\n");
+        }
+        format!("msg_{}", &hasher.finalize().to_hex()[..32])
+    }
+
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a notice is always JSON")
     }
@@ -179,6 +193,12 @@ mod tests {
         let new = ["b2", "login:mail"].map(str::to_owned).into();
         let notice = Notice::new(&list, &new, "desk");
         assert_eq!(notice.title(), "3 entries wait for you at desk");
+        let again = Notice::new(&list, &new, "desk");
+        assert_eq!(notice.message_id(), again.message_id());
+        assert_ne!(
+            notice.message_id(),
+            Notice::new(&list, &entry_ids(&list), "desk").message_id()
+        );
         let text = notice.text();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("(mgp approve b2)") && text.contains("(mgp logins add mail)"));

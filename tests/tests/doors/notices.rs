@@ -134,6 +134,8 @@ async fn a_webhook_gets_each_pending_entry_signed_and_again_after_a_failure() {
     received.iter().for_each(verify);
     let [first, second] = [0, 1].map(|at| serde_json::from_str::<Value>(&received[at].1).unwrap());
     assert_eq!(first["entries"], second["entries"]);
+    let ids = [0, 1].map(|at| header(&received[at].0, "webhook-id").to_owned());
+    assert_eq!(ids[0], ids[1], "a receiver tells that it is the same");
     let entry = &second["entries"][0];
     assert_eq!(second["type"], "mgp.pending");
     assert_eq!(

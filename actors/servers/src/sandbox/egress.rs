@@ -54,11 +54,18 @@ const DIRECT_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Makes Node.js read them, from version 24 on.
 const NODE_VARIABLE: &str = "NODE_USE_ENV_PROXY";
 
-/// The variables of a server whose only way out is the proxy.
-pub(super) fn proxy_variables() -> impl Iterator<Item = (&'static str, String)> {
+/// The variables of a server whose only way out is the proxy. What listens in its own network is reached without it,
+/// unless a rule leads to this machine.
+pub(super) fn proxy_variables(
+    rules: &[EgressRule],
+) -> impl Iterator<Item = (&'static str, String)> + use<> {
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let proxies = PROXY_VARIABLES.map(|name| (name, proxy.clone()));
-    let direct = DIRECT_VARIABLES.map(|name| (name, "localhost,127.0.0.1,::1".to_owned()));
+    let own = match rules.iter().any(EgressRule::is_loopback) {
+        true => "",
+        false => "localhost,127.0.0.1,::1",
+    };
+    let direct = DIRECT_VARIABLES.map(|name| (name, own.to_owned()));
     let node = [(NODE_VARIABLE, "1".to_owned())];
     proxies.into_iter().chain(direct).chain(node)
 }

@@ -119,6 +119,11 @@ fn split_authority(text: &str) -> Option<(String, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
+/// An address or a name, and nothing that another parser could end earlier, such as `a#.example.com`.
+fn is_host(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok() || is_host_name(host)
+}
+
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()
@@ -127,6 +132,14 @@ fn is_host_name(name: &str) -> bool {
                 .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
     };
     name.len() <= HOST_BYTES_MAX && name.split('.').all(is_label)
+}
+
+impl EgressRule {
+    /// Whether it is an address of this machine.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        matches!(self.host, EgressHost::Address(ip) if ip.is_loopback())
+    }
 }
 
 /// Which addresses this destination may have; `None` if no rule allows it.
@@ -190,7 +203,7 @@ pub fn parse_proxy_request(head: &[u8]) -> Option<ProxyRequest> {
         return None;
     }
     if method == "CONNECT" {
-        let (host, port) = split_authority(target)?;
+        let (host, port) = split_authority(target).filter(|(host, _)| is_host(host))?;
         let destination = Destination { host, port: port? };
         return Some(ProxyRequest {
             destination,
@@ -204,7 +217,7 @@ pub fn parse_proxy_request(head: &[u8]) -> Option<ProxyRequest> {
     if !scheme.eq_ignore_ascii_case("http") || authority.contains('@') || method.is_empty() {
         return None;
     }
-    let (host, port) = split_authority(authority)?;
+    let (host, port) = split_authority(authority).filter(|(host, _)| is_host(host))?;
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut rewritten = format!("{method} {slash}{path} {version}\r\n");
     for line in lines {
@@ -331,6 +344,13 @@ mod tests {
             "",
             "http://a:443/",
             "a:443 b:443",
+            "evil.test#.example.com:443",
+            "evil.test?.example.com:443",
+            "evil.test/.example.com:443",
+            "evil.test%2f.example.com:443",
+            "evil@a.example.com:443",
+            "[::1].example.com:443",
+            "[fe80::1%lo]:443",
         ] {
             assert_eq!(tunnel(bad), None, "{bad}");
         }
@@ -349,6 +369,7 @@ mod tests {
             &b"GET /local HTTP/1.1\r\nHost: a\r\n\r\n"[..],
             b"GET https://a/ HTTP/1.1\r\n\r\n",
             b"GET http://u@a/ HTTP/1.1\r\n\r\n",
+            b"GET http://evil.test\\.example.com/ HTTP/1.1\r\n\r\n",
             b"GET http://a/ HTTP/2\r\n\r\n",
             b"GET http://a/ HTTP/1.1\r\nno colon\r\n\r\n",
             b"GET http://a/ HTTP/1.1\r\nA: b\nC: d\r\n\r\n",

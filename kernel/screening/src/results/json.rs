@@ -8,7 +8,9 @@ use super::findings::{FindingKind, Findings};
 use super::instructions::{fence, find_signs, render_withheld};
 use super::places::Zone;
 use super::text::push_mask;
+use super::unseen::UnseenFilter;
 use crate::masks::Masks;
+use crate::validators::is_invisible;
 
 /// Levels of JSON in strings that are read as JSON; deeper ones are masked as text.
 const NESTING_MAX: usize = 4;
@@ -186,6 +188,8 @@ impl<'g, 't> Guarding<'g, 't> {
         let zone = self.value_zone(top);
         match zone {
             Zone::Opaque => {}
+            Zone::Binary if is_binary(&text) => {}
+            Zone::Binary => self.handle_text(raw, &text, Zone::Protocol),
             Zone::Secret if !self.guard.rules().secrets => self.handle_text(raw, &text, Zone::Free),
             Zone::Secret if text.is_empty() => {}
             Zone::Secret => {
@@ -271,6 +275,12 @@ impl<'g, 't> Guarding<'g, 't> {
 
     /// A text that is JSON itself: its members have names.
     fn mask_nested(&mut self, text: &str) -> Option<String> {
+        // As the client will read it.
+        let shown = self.strip_unseen(text);
+        let (text, stripped) = match &shown {
+            Some(shown) => (shown.as_str(), text.chars().count() - shown.chars().count()),
+            None => (text, 0),
+        };
         let is_nested = text.trim_start().starts_with(['{', '['])
             && self.nesting < NESTING_MAX
             && serde_json::from_str::<&RawValue>(text).is_ok();
@@ -281,7 +291,22 @@ impl<'g, 't> Guarding<'g, 't> {
         let mut nested = Guarding::new(settings, text, self.nesting + 1);
         nested.run(text, Zone::Free);
         self.done.findings.merge(&nested.done.findings);
-        nested.changed.then(|| nested.splice.finish().into_owned())
+        let changed = nested.changed;
+        let guarded = changed.then(|| nested.splice.finish().into_owned());
+        if changed {
+            let stripped = u32::try_from(stripped).unwrap_or(u32::MAX);
+            self.done.findings.add_count(FindingKind::Unseen, stripped);
+        }
+        guarded
+    }
+
+    /// The text without unseen characters, if it has some and they are stripped.
+    fn strip_unseen(&self, text: &str) -> Option<String> {
+        if text.is_ascii() || !self.guard.rules().unseen || !text.chars().any(is_invisible) {
+            return None;
+        }
+        let mut filter = UnseenFilter::default();
+        Some(text.chars().filter(|c| filter.keeps(*c)).collect())
     }
 
     fn replace(&mut self, raw: &'t str, text: &str) {
@@ -290,6 +315,13 @@ impl<'g, 't> Guarding<'g, 't> {
         self.done.structured_changed |= levels.any(|level| level.value_zone == Zone::Structured);
         self.splice.replace(raw, quote(text));
     }
+}
+
+/// Whether a text is base64 of something longer than any key: those are shorter than this, or have other characters.
+fn is_binary(text: &str) -> bool {
+    const BINARY_MIN: usize = 65;
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+    text.len() >= BINARY_MIN && text.bytes().all(is_base64)
 }
 
 /// A result with a first text that says what its structured content reads like.

@@ -17,16 +17,17 @@ pub(super) enum Zone {
     Free,
     /// A schema: its names are those of arguments.
     Schema,
-    /// Identifiers, addresses and binary data.
+    /// Identifiers and addresses.
     Opaque,
+    /// Binary data in base64, if it is that.
+    Binary,
     /// The name says that it is a secret.
     Secret,
 }
 
-/// Identifiers, addresses, dates and words of the protocol, whose change would break it, and binary data.
-const OPAQUE: [&str; 36] = [
+/// Identifiers, addresses, dates and words of the protocol, whose change would break it.
+const OPAQUE: [&str; 35] = [
     "baggage",
-    "blob",
     "callback_id",
     "channel",
     "checkpoint",
@@ -71,7 +72,7 @@ impl Zone {
     /// The zone of the member of this name in an object of this zone, in so many containers.
     pub(super) fn member(self, name: &str, depth: usize) -> Self {
         match self {
-            Self::Opaque | Self::Secret => self,
+            Self::Opaque | Self::Secret | Self::Binary => self,
             Self::Schema if SCHEMA_OPAQUE.contains(&name) => Self::Opaque,
             Self::Schema => Self::Schema,
             Self::Free | Self::Structured if is_secret_name(name) => Self::Secret,
@@ -82,7 +83,7 @@ impl Zone {
                 "structuredContent" => Self::Structured,
                 // Of errors, logs and events; below that it is an image or a sound.
                 "data" if depth == 1 => Self::Free,
-                "data" => Self::Opaque,
+                "data" | "blob" => Self::Binary,
                 "arguments" | "input" => Self::Free,
                 "requestedSchema" | "inputSchema" | "outputSchema" => Self::Schema,
                 name if OPAQUE.contains(&name) => Self::Opaque,

@@ -312,9 +312,9 @@ fn text_is_guarded_wherever_a_result_has_it() {
         "content": [
             {"type": "text", "text": format!("key {mask}")},
             {"type": "text", "text": format!("{{\"password\":\"[redacted]\",\"n\":1.0,\"k\":\"{mask}\"}}")},
-            {"type": "image", "data": key, "mimeType": "image/png"},
+            {"type": "image", "data": mask, "mimeType": "image/png"},
             {"type": "resource_link", "uri": format!("x://{key}"), "name": format!("n {mask}")},
-            {"type": "resource", "resource": {"uri": "x://y", "text": format!("r {mask}"), "blob": key}},
+            {"type": "resource", "resource": {"uri": "x://y", "text": format!("r {mask}"), "blob": mask}},
         ],
         "structuredContent": {"data": format!("s {mask}"), "api_key": "[redacted]", "nextPageToken": "t",
             format!("{mask} 1"): 1},
@@ -503,5 +503,58 @@ proptest! {
             prop_assert_eq!(out["content"].as_array().unwrap().len(), texts.len());
             prop_assert!(!out.to_string().contains("hunter2-hunter2"));
         }
+    }
+}
+
+/// What a client reads once unseen characters are stripped is judged, not what the server wrote.
+#[test]
+fn unseen_characters_hide_no_name() {
+    let guard = ResultGuard::new(ResultRules::default());
+    let masks = Masks::default();
+    let guarded = |text: &str| {
+        let place = Place::Result { has_state: false };
+        let done = guard.guard_json(text, place, &masks, Flagging::Off);
+        done.text.unwrap_or_else(|| text.to_owned())
+    };
+    for hidden in ["\u{200b}", "\u{feff}", "\u{2060}", "\u{ad}"] {
+        let nested = format!(r#"{hidden}{{"password":"hunter2x"}}"#);
+        let text = serde_json::json!({"content": [{"type": "text", "text": nested}]});
+        let shown = guarded(&text.to_string());
+        assert!(!shown.contains("hunter2x"), "{hidden:?}: {shown}");
+        let named = format!(r#"{{"structuredContent":{{"pass{hidden}word":"hunter2x"}}}}"#);
+        let shown = guarded(&named);
+        assert!(!shown.contains("hunter2x"), "{hidden:?}: {shown}");
+    }
+}
+
+/// Only what is base64, and too long for a key, is binary.
+#[test]
+fn a_key_in_a_member_for_binary_data_is_masked() {
+    let guard = ResultGuard::new(ResultRules::default());
+    let masks = Masks::default();
+    let place = Place::Result { has_state: false };
+    let guarded = |text: &str| guard.guard_json(text, place, &masks, Flagging::Off).text;
+    for name in ["data", "blob"] {
+        let key = format!(r#"{{"content":[{{"type":"text","{name}":"AKIAIOSFODNN7EXAMPLE"}}]}}"#);
+        let shown = guarded(&key).expect("it is masked");
+        assert!(!shown.contains("AKIAIOSFODNN7EXAMPLE"), "{shown}");
+        let image = "iVBORw0KGgo".repeat(20);
+        let binary = format!(r#"{{"content":[{{"type":"image","{name}":"{image}"}}]}}"#);
+        assert_eq!(guarded(&binary), None);
+    }
+}
+
+#[test]
+fn a_pattern_is_matched_in_each_line() {
+    let rules = ResultRules {
+        patterns: vec!["^LINE.*$".to_owned()],
+        ..ResultRules::default()
+    };
+    let guard = ResultGuard::new(rules);
+    let masks = Masks::default();
+    for text in ["x\nLINE one", "LINE one\nx", "LINE one\n", "LINE one\r\nx"] {
+        let shown = guard.mask_text(&masks, text, &mut Findings::default());
+        let shown = shown.unwrap_or_else(|| panic!("{text:?}"));
+        assert!(!shown.contains("one"), "{shown:?}");
     }
 }

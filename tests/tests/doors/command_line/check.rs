@@ -77,6 +77,8 @@ async fn check_tells_a_server_that_does_not_start_from_one_that_starts_again() {
         check(&kernel, &[]).await.0 == 78
     })
     .await;
+    let (code, other) = check(&kernel, &["--tool", "it:echo"]).await;
+    assert_eq!(code, 0, "another server is none of this tool: {other}");
     let text = kernel.mgp(&["check"]).await;
     let text = String::from_utf8(text.stdout).unwrap();
     let worst = text.lines().next().unwrap();

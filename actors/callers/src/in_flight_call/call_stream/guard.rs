@@ -60,25 +60,33 @@ impl GuardedStream {
                     if chunk.is_last() {
                         told.push_str(&self.text.finish(guard, masks, &mut findings));
                     }
-                    let mut splice = Splice::new(content);
-                    if told != *text {
-                        splice.replace(raw, quote(&told));
-                    }
+                    // The other members, without the text.
+                    let mut others = Splice::new(content);
+                    others.replace(raw, r#""""#.to_owned());
+                    let others = self.guard_part(&others.finish(), &mut findings);
+                    let Some(raw) = member(&others, "text") else {
+                        return others;
+                    };
+                    let mut splice = Splice::new(&others);
+                    splice.replace(raw, quote(&told));
                     splice.finish().into_owned()
                 }
-                _ => {
-                    // As a part of a message, so that the data of an image is known as such.
-                    let whole = format!("[{content}]");
-                    let done = guard.guard_json(&whole, Place::Message, masks, Flagging::Off);
-                    findings.merge(&done.findings);
-                    let whole = done.text.unwrap_or(whole);
-                    whole[1..whole.len() - 1].to_owned()
-                }
+                _ => self.guard_part(content, &mut findings),
             };
             report(call, &findings);
             guarded
         });
         Arc::new(chunk.with_content(Some(content.unwrap_or_default())))
+    }
+
+    /// A content block, guarded as a part of a message, so that the data of an image is known as such.
+    fn guard_part(&self, content: &str, findings: &mut Findings) -> String {
+        let ChunkGuard { guard, masks } = &self.settings;
+        let whole = format!("[{content}]");
+        let done = guard.guard_json(&whole, Place::Message, masks, Flagging::Off);
+        findings.merge(&done.findings);
+        let whole = done.text.unwrap_or(whole);
+        whole[1..whole.len() - 1].to_owned()
     }
 
     /// What was held back when the stream ended without a last chunk, and the index after the last one.

@@ -125,7 +125,7 @@ fn refusals() -> Vec<Refusal> {
             .into_iter()
             .map(|denial| Refusal::Denied(Box::new(denial))),
     );
-    // EXT-164: a rejection has the row of its refusal.
+    // A rejection has the row of its refusal.
     let rejected = denials().into_iter();
     let rejected = rejected.map(|denial| Refusal::Denied(Box::new(denial)).into_tool_rejection());
     all.extend(rejected.filter(|refusal| matches!(refusal, Refusal::Rejected(_))));
@@ -292,6 +292,7 @@ fn row(refusal: &Refusal) -> String {
     row
 }
 
+/// EXT-164: a rejection by a tool has the row of the refusal that it renders.
 #[test]
 fn refusals_are_rendered_as_in_their_rows() {
     let rows: String = refusals().iter().map(row).collect();

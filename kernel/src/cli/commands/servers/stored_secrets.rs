@@ -261,7 +261,12 @@ fn remove_secret(context: &CliContext, typed: &NamedSecret) -> Result<(), Failur
         }))?;
     } else {
         print_line(format_args!("removed {label}"))?;
-        if !users.is_empty() && secret.agent.is_none() {
+        if !users.is_empty() && secret.agent.is_some() {
+            print_error(format_args!(
+                "note: instances of {} that run have it until they end; `mgp servers restart ID` ends them",
+                sanitize_line(&render_users(&users))
+            ));
+        } else if !users.is_empty() {
             print_error(format_args!(
                 "note: {} refers to it, and does not start without it",
                 sanitize_line(&render_users(&users))
