@@ -389,7 +389,7 @@ mod tests {
         resolve_secret(text, PLACE, lookup, read, kept)
     }
 
-    fn of_agent(text: &str) -> Result<Option<AgentValue>, ResolveError> {
+    fn parse_agent_value(text: &str) -> Result<Option<AgentValue>, ResolveError> {
         let kept = |name: &str| match name {
             "shared" => Ok("sh4red".into()),
             _ => Err("there is no such secret".into()),
@@ -408,7 +408,7 @@ mod tests {
                 "/home/me:sh4red:of-alice:$",
             ),
         ] {
-            let value = of_agent(text).unwrap().unwrap();
+            let value = parse_agent_value(text).unwrap().unwrap();
             assert_eq!(value.names().collect::<Vec<_>>(), ["github"]);
             assert_eq!(value.resolve(alice).as_deref(), Some(want));
             assert_eq!(value.resolve(|_| None), None);
@@ -421,16 +421,16 @@ mod tests {
             "plain",
             "file:agent:github",
         ] {
-            assert_eq!(of_agent(other), Ok(None), "{other}");
+            assert_eq!(parse_agent_value(other), Ok(None), "{other}");
         }
-        let unknown = of_agent("${secret:nope}${secret:agent:github}");
+        let unknown = parse_agent_value("${secret:nope}${secret:agent:github}");
         assert!(matches!(unknown, Err(ResolveError::Secret { .. })));
         for bad in [
             "secret:agent:",
             "secret:agent:agent:x",
             "${secret:agent:a b}",
         ] {
-            assert!(of_agent(bad).is_err(), "{bad}");
+            assert!(parse_agent_value(bad).is_err(), "{bad}");
         }
     }
 

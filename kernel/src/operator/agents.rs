@@ -60,7 +60,9 @@ impl Operator {
         }
         let forgotten = self.logins.forget_agent(&id).await;
         forgotten.map_err(|e| {
-            Refusal::Internal(format!("{id} is removed, but its logins are not: {e}"))
+            Refusal::Internal(format!(
+                "{id} is removed, but its logins and secrets are not: {e}"
+            ))
         })?;
         json(&to_protocol_agent(&id, &agent))
     }

@@ -114,44 +114,44 @@ mod tests {
         all.iter().map(|id| (*id).to_owned()).collect()
     }
 
-    fn at(secs: u64) -> MonotonicTime {
+    fn second(secs: u64) -> MonotonicTime {
         MonotonicTime::new(Duration::from_secs(secs))
     }
 
     #[test]
     fn an_entry_is_announced_once_together_with_those_of_the_same_moment() {
         let mut schedule = NoticeSchedule::default();
-        schedule.set_open(&ids(&["a"]), at(100));
-        schedule.set_open(&ids(&["a", "b"]), at(100));
-        assert_eq!(schedule.due_entries(at(100)), ids(&[]));
-        assert_eq!(schedule.due(), Some(at(101)));
-        let due = schedule.due_entries(at(101));
+        schedule.set_open(&ids(&["a"]), second(100));
+        schedule.set_open(&ids(&["a", "b"]), second(100));
+        assert_eq!(schedule.due_entries(second(100)), ids(&[]));
+        assert_eq!(schedule.due(), Some(second(101)));
+        let due = schedule.due_entries(second(101));
         assert_eq!(due, ids(&["a", "b"]));
-        schedule.record_success(due, at(101));
-        schedule.set_open(&ids(&["a", "b"]), at(200));
+        schedule.record_success(due, second(101));
+        schedule.set_open(&ids(&["a", "b"]), second(200));
         assert_eq!(schedule.due(), None);
     }
 
     #[test]
     fn notices_keep_their_interval_and_entries_of_the_meantime_are_in_the_next() {
         let mut schedule = NoticeSchedule::default();
-        schedule.set_open(&ids(&["a"]), at(100));
-        let due = schedule.due_entries(at(101));
-        schedule.set_open(&ids(&["a", "b"]), at(101));
-        schedule.record_success(due, at(101));
-        assert_eq!(schedule.due(), Some(at(111)));
-        schedule.set_open(&ids(&["a", "b", "c"]), at(105));
-        assert_eq!(schedule.due_entries(at(110)), ids(&[]));
-        assert_eq!(schedule.due_entries(at(111)), ids(&["b", "c"]));
-        schedule.record_success(ids(&["b", "c"]), at(111));
-        schedule.set_open(&ids(&["d"]), at(112));
-        assert_eq!(schedule.due(), Some(at(121)), "also for later entries");
+        schedule.set_open(&ids(&["a"]), second(100));
+        let due = schedule.due_entries(second(101));
+        schedule.set_open(&ids(&["a", "b"]), second(101));
+        schedule.record_success(due, second(101));
+        assert_eq!(schedule.due(), Some(second(111)));
+        schedule.set_open(&ids(&["a", "b", "c"]), second(105));
+        assert_eq!(schedule.due_entries(second(110)), ids(&[]));
+        assert_eq!(schedule.due_entries(second(111)), ids(&["b", "c"]));
+        schedule.record_success(ids(&["b", "c"]), second(111));
+        schedule.set_open(&ids(&["d"]), second(112));
+        assert_eq!(schedule.due(), Some(second(121)), "also for later entries");
     }
 
     #[test]
     fn failed_attempts_are_repeated_until_they_are_given_up() {
         let mut schedule = NoticeSchedule::default();
-        let mut now = at(0);
+        let mut now = second(0);
         schedule.set_open(&ids(&["a"]), now);
         for delay in RETRY_DELAYS {
             now = schedule.due().unwrap();
@@ -175,16 +175,48 @@ mod tests {
             ids(&["b"]),
             "a new entry gets attempts of its own"
         );
+        assert_eq!(
+            schedule.record_failure(ids(&["b"]), now + NOTICE_INTERVAL),
+            AfterFailure::Retry(RETRY_DELAYS[0])
+        );
     }
 
     #[test]
     fn decided_entries_are_not_announced() {
         let mut schedule = NoticeSchedule::default();
-        schedule.set_open(&ids(&["a"]), at(0));
-        schedule.record_failure(ids(&["a"]), at(1));
-        schedule.set_open(&ids(&[]), at(2));
+        schedule.set_open(&ids(&["a"]), second(0));
+        schedule.record_failure(ids(&["a"]), second(1));
+        schedule.set_open(&ids(&[]), second(2));
         assert_eq!(schedule.due(), None);
-        schedule.set_open(&ids(&["b"]), at(3));
-        assert_eq!(schedule.due(), Some(at(4)), "without the earlier failures");
+        schedule.set_open(&ids(&["b"]), second(3));
+        assert_eq!(schedule.due(), Some(second(4)));
+        assert_eq!(
+            schedule.record_failure(ids(&["b"]), second(4)),
+            AfterFailure::Retry(RETRY_DELAYS[0]),
+            "without the earlier failures"
+        );
+    }
+
+    #[test]
+    fn ids_of_closed_entries_are_forgotten() {
+        let mut schedule = NoticeSchedule::default();
+        schedule.set_open(&ids(&["a"]), second(0));
+        schedule.record_success(ids(&["a"]), second(1));
+        schedule.set_open(&ids(&["b"]), second(2));
+        assert_eq!(schedule.done, ids(&[]));
+    }
+
+    #[test]
+    fn an_entry_that_came_during_the_last_attempt_gets_attempts_of_its_own() {
+        let mut schedule = NoticeSchedule::default();
+        schedule.set_open(&ids(&["a"]), second(0));
+        for _ in RETRY_DELAYS {
+            schedule.record_failure(ids(&["a"]), second(1));
+        }
+        schedule.set_open(&ids(&["a", "b"]), second(2));
+        let after = schedule.record_failure(ids(&["a"]), second(2));
+        assert_eq!(after, AfterFailure::GiveUp);
+        let after = schedule.record_failure(ids(&["b"]), second(20));
+        assert_eq!(after, AfterFailure::Retry(RETRY_DELAYS[0]));
     }
 }
