@@ -9,8 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_callers::AgentTap;
 use mgp_callers::agent::Agent;
-use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
+use mgp_callers::request::{AnswerFuture, Caller, Icon, Outcome, Request, Routes};
 use mgp_calls::checks::access;
+use mgp_calls::icons;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
     completion, extensions, initialize, lists, logging, prompts, resources, roots, skills,
@@ -553,6 +554,11 @@ impl Routes for RoutingTable {
     fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture {
         let answer = ready_outcome(initialize::initialize(&self.calls, &caller));
         AgentTap::wrap_initialize(caller, answer)
+    }
+
+    fn icon(&self, name: Box<str>) -> AnswerFuture<Option<Icon>> {
+        let calls = self.calls.clone();
+        Box::pin(async move { icons::load(&calls, &name).await })
     }
 
     fn is_view_known(&self, view: &CatalogView, who: &Principal) -> bool {

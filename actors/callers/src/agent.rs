@@ -243,6 +243,7 @@ impl Agent {
         self: &Arc<Self>,
         view: CatalogView,
         hello: &Initialize<'_>,
+        address: Option<Arc<str>>,
     ) -> Result<Arc<Caller>, Refusal> {
         let version = Version::negotiate(&hello.protocol_version);
         let caller = Arc::new(Caller {
@@ -256,6 +257,7 @@ impl Agent {
             mgp: negotiation::negotiate_with_client(Some(hello.capabilities), version),
             mcpl: negotiation::negotiate_mcpl(hello.capabilities),
             session: CallerSession::Open(Arc::downgrade(self)),
+            address,
             activity: self.activity.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {

@@ -90,6 +90,15 @@ pub fn panic_refusal(broken: &TaskError) -> Refusal {
     })
 }
 
+/// An image that clients load from this kernel.
+#[derive(Debug)]
+pub struct Icon {
+    /// By its contents.
+    pub media_type: &'static str,
+    /// The image.
+    pub bytes: Bytes,
+}
+
 /// The routing table of all methods (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Answers a request.
@@ -111,6 +120,11 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
 
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture;
+
+    /// The icon of a definition by its name in an address of this kernel.
+    fn icon(&self, _name: Box<str>) -> AnswerFuture<Option<Icon>> {
+        Box::pin(async { None })
+    }
 
     /// True if the view names a server that exists and that this caller may know of.
     fn is_view_known(&self, view: &CatalogView, principal: &Principal) -> bool;

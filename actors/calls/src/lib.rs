@@ -7,6 +7,7 @@ mod answer;
 mod audit;
 pub mod checks;
 pub mod confirmations;
+pub mod icons;
 pub mod listener;
 pub mod name_sources;
 mod rates;

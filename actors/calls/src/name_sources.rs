@@ -114,10 +114,10 @@ impl NameSources {
         let agents = registered_agents.chain(granted).chain(self.directory.ids());
         let servers = self.servers.load();
         let listed = servers.iter().map(|(id, handle)| {
-            let offer = handle.last_offer();
-            let tools = offer.map(|offer| {
-                let tools = offer.tools().iter().map(|tool| tool.own_name.clone());
-                tools.chain(self.skills.uris(id)).collect()
+            // Hidden tools have names, too: the configuration and grants may name them.
+            let tools = handle.last_offer().map(|_| {
+                let tools = handle.tools();
+                tools.iter().cloned().chain(self.skills.uris(id)).collect()
             });
             (id.clone(), tools)
         });

@@ -356,6 +356,7 @@ impl Inbound {
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
                 session: CallerSession::Stateless,
+                address: None,
                 view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 id: id.clone(),
                 method: method.into(),
@@ -406,6 +407,7 @@ impl Inbound {
                 mgp: PLAIN,
                 mcpl: None,
                 session: CallerSession::Open(Arc::downgrade(&self.agent)),
+                address: None,
                 activity: self.agent.activity.clone(),
             })
         })
@@ -513,7 +515,7 @@ impl Inbound {
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
         let hello: mcp::Initialize<'_> = mcp::parse_params(params)?;
         let view = self.view.get().cloned().unwrap_or(CatalogView::All);
-        self.agent.initialize(view, &hello)
+        self.agent.initialize(view, &hello, None)
     }
 
     fn answer_initialize(&self, id: RequestId, caller: Arc<Caller>) {

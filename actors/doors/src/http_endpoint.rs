@@ -7,6 +7,7 @@ mod auth;
 mod console;
 mod headers;
 mod http_sse;
+mod icons;
 mod lite;
 mod metrics;
 mod post;
@@ -20,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
-use mgp_engine::tools::catalog::CatalogView;
+use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use mgp_engine::tools::catalog::{CatalogView, ICONS_PATH};
 use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
@@ -139,6 +140,9 @@ impl HttpEndpoint {
         let card = self.card.as_ref();
         if let Some(answer) = card.and_then(|card| card.answer(&request, self.secure)) {
             return answer;
+        }
+        if let Some(name) = request.uri().path().strip_prefix(ICONS_PATH) {
+            return self.answer_icon(request.method(), name).await;
         }
         if self.console.is_open() && console::is_console_path(request.uri().path()) {
             return console::handle(&self, request).await;
@@ -557,4 +561,14 @@ mod tests {
             assert_eq!(parse_path(nothing), None);
         }
     }
+}
+
+/// Scheme and authority of this endpoint as the client addresses it. The listener has checked the host: it answers to
+/// this name.
+fn client_address(uri: &Uri, headers: &HeaderMap, secure: bool) -> String {
+    let scheme = if secure { "https" } else { "http" };
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok());
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    let host = authority.or(host).unwrap_or("localhost");
+    format!("{scheme}://{host}")
 }

@@ -143,6 +143,7 @@ impl Lite {
             agent: caller.agent.clone(),
             operator: false,
             session: CallerSession::Stateless,
+            address: None,
             view: caller.view.clone(),
             // No client can name the request: its messages go with it.
             id: RequestId::from(self.stateless.suspended.next_number()),

@@ -264,6 +264,7 @@ impl NodeEndpoint {
             agent,
             operator: false,
             session,
+            address: None,
             view,
             id,
             method,

@@ -59,6 +59,8 @@ pub(crate) struct StatelessRequest {
     pub(crate) operator: bool,
     /// Whether it is a request of a stateless client, or of another node for a client with a session there.
     pub(crate) session: CallerSession,
+    /// Where the client addresses this endpoint over HTTP, for icons in lists.
+    pub(crate) address: Option<Arc<str>>,
     /// The servers visible to it.
     pub(crate) view: CatalogView,
     /// The client's request id.
@@ -127,6 +129,7 @@ impl Stateless {
             mgp: stated.mgp,
             mcpl: None,
             session: arrival.session,
+            address: arrival.address,
             activity,
         });
         let round = CallRound {

@@ -45,6 +45,7 @@ use mgp_sync::{Gate, GatePass, PendingRequests};
 use mgp_transports::log::ServerLog;
 use mgp_transports::quic::MAX_FOLLOWS;
 use tokio::sync::oneshot;
+use url::Url;
 
 use crate::negotiation;
 use mgp_callers::request::Caller;
@@ -435,6 +436,17 @@ impl Link {
                 Some(versions.join(", "))
             }
         }
+    }
+
+    /// Whether the URL has scheme, host and port of the server's entry; false for programs and nodes.
+    #[must_use]
+    pub fn is_own_origin(&self, url: &Url) -> bool {
+        self.wire.is_own_origin(url)
+    }
+
+    /// Fetches an icon at the server's own address, without credentials: within 10 s, up to 256 KiB, four at a time.
+    pub async fn fetch_icon(&self, url: &Url) -> Option<Bytes> {
+        self.wire.fetch_icon(url).await
     }
 
     /// The transport.

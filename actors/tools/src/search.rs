@@ -232,7 +232,8 @@ struct SearchState {
 #[derive(Debug, Clone)]
 struct IndexInput {
     tools: Arc<[Arc<CatalogTool>]>,
-    about: Box<str>,
+    /// The server's instructions, which its vectors depend on; `None` for a restored list, until it is connected.
+    about: Option<Box<str>>,
     /// The offer of its node, if that has vectors of the model used here.
     remote: Option<Arc<PeerServer>>,
 }
@@ -283,7 +284,7 @@ impl IndexInput {
         let tools = self.tools.iter().zip(self.remote_vectors(model));
         // Models do not call what is only for apps.
         let drafts = tools.filter(|(tool, _)| !tool.is_app_only()).map(draft);
-        ServerIndex::new(server, &self.about, drafts.collect())
+        ServerIndex::new(server, self.about.as_deref().unwrap_or_default(), drafts.collect())
     }
 }
 
@@ -333,11 +334,11 @@ impl SearchActor {
         let published = self.published.load();
         let input = |offer: &Arc<ServerOffer>| {
             let peer = published.peers.get(offer.server());
-            let about = peer.and_then(|peer| peer.instructions.clone());
+            let about = peer.map(|peer| peer.instructions.clone().unwrap_or_default());
             let input = IndexInput {
                 remote: self.remote_server(offer),
                 tools: offer.shared_tools(),
-                about: about.unwrap_or_default(),
+                about,
             };
             (offer.server().clone(), input)
         };
@@ -360,6 +361,7 @@ impl SearchActor {
 
     /// Tokenizing takes time, so it runs off the threads that carry calls.
     async fn index_server(&self, server: &ServerId, input: &IndexInput) {
+        let is_complete = input.about.is_some();
         let (id, input, queue) = (server.clone(), input.clone(), self.queue.clone());
         let model = self.model.clone();
         let reading = task::run_blocking("search.index", move || {
@@ -379,7 +381,7 @@ impl SearchActor {
         self.index
             .update(|index| index.with_server(server_index.clone()));
         // Tools of another node are embedded there, once for all nodes.
-        if !server.is_remote() {
+        if !server.is_remote() && is_complete {
             self.queue.push_texts(server, missing);
         }
     }

@@ -7,6 +7,7 @@ mod half_sent;
 mod handed_on;
 mod handshakes;
 mod headers;
+mod icons;
 mod old_style;
 mod replay;
 mod server_card;

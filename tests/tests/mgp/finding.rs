@@ -294,7 +294,9 @@ async fn embeddings_survive_a_restart() {
     let second = embedded_with_server(&mut owner).await;
     assert_eq!(
         (second["embedded"].as_u64(), provider.texts()),
-        (Some(0), made)
+        (Some(0), made),
+        "{:?}",
+        provider.seen.told.lock().unwrap().split_off(made)
     );
     let found = by(&mut owner, "semantic", "umbrella").await;
     assert_eq!(names(&found)[0], "it:sky_report");

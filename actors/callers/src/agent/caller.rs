@@ -39,6 +39,8 @@ pub struct Caller {
     pub mcpl: Option<Arc<mcpl::HostCapabilities>>,
     /// Its connection or session, if any.
     pub session: CallerSession,
+    /// Scheme and authority of the endpoint as the client over HTTP addresses it; `None` where it cannot load icons.
+    pub address: Option<Arc<str>>,
     /// The activity shown to the operator.
     pub activity: Arc<ClientActivity>,
 }

@@ -180,6 +180,7 @@ mod tests {
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,
+            address: None,
             activity: Arc::default(),
         })
     }

@@ -19,6 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::complete_result;
 use crate::checks::access;
+use crate::icons;
 use crate::mcp::initialize::unavailable_for_node;
 use crate::mcp::kernel_resources::add_kernel_entries;
 use crate::mcp::lists::exposure::prepend_tools;
@@ -62,6 +63,7 @@ pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
         }
         ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
     };
+    let page = icons::with_addresses(cx, &shown, &request.caller, kind, page);
     Ok(complete_result(&request.caller, page, || {
         render_freshness(freshness(cx, &shown, &request.caller, kind))
     }))

@@ -23,7 +23,9 @@ use super::headers::{self, SESSION, VERSION};
 use super::responses::{
     json_response, overloaded_response, refusal_response, refusal_response_with_id,
 };
-use super::{HttpEndpoint, empty_response, event_stream_body, stateless, stream_response};
+use super::{
+    HttpEndpoint, client_address, empty_response, event_stream_body, stateless, stream_response,
+};
 use crate::session::{Session, SessionError};
 use crate::stateless::is_stateless;
 use mgp_callers::request::{GuardedAnswer, Outcome, Request, render_answer, render_answer_parts};
@@ -67,7 +69,7 @@ pub(super) async fn handle_post(
     };
     match (jsonrpc::parse_text(&text), session) {
         (Ok(message), _) if modern || is_stateless(message.params()) => {
-            stateless::handle_post(endpoint, &head.headers, &text, message, view, pass).await
+            stateless::handle_post(endpoint, &head, &text, message, view, pass).await
         }
         (
             Ok(Message::Request {
@@ -75,7 +77,9 @@ pub(super) async fn handle_post(
             }),
             None,
         ) if method == "initialize" => {
-            initialize(endpoint, id, params.map(RawValue::get), view, pass).await
+            let address = client_address(&head.uri, &head.headers, endpoint.secure);
+            let params = params.map(RawValue::get);
+            initialize(endpoint, id, params, (view, address), pass).await
         }
         // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered even
         // at the limit of in-flight requests.
@@ -190,12 +194,12 @@ async fn initialize(
     endpoint: &Arc<HttpEndpoint>,
     id: RequestId,
     params: Option<&str>,
-    view: CatalogView,
+    (view, address): (CatalogView, String),
     pass: &Credential,
 ) -> Response<ReplyBody> {
     let (agent, streams) = endpoint.sessions.new_agent(pass);
     let caller = mcp::parse_params::<mcp::Initialize<'_>>(params)
-        .and_then(|hello| agent.initialize(view, &hello));
+        .and_then(|hello| agent.initialize(view, &hello, Some(address.into())));
     let caller = match caller {
         Ok(caller) => caller,
         Err(wrong) => {

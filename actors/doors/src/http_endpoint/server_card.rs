@@ -1,13 +1,13 @@
 //! The card of this gateway (SEP-2127, a draft), without authentication: its name, version, address and protocol versions.
 //! It does not say which servers, tools and agents there are.
 
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{Method, Request, Response, StatusCode};
 use mgp_protocol::dialect::Version;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use serde_json::{Value, json};
 
-use super::{empty_response, method_not_allowed, responses};
+use super::{client_address, empty_response, method_not_allowed, responses};
 
 /// Where the draft has the card: the URL of the endpoint, with this at its end.
 const CARD_PATH: &str = "/mcp/server-card";
@@ -46,16 +46,12 @@ impl ServerCard {
         }
     }
 
-    /// The listener has checked the host: it answers to this name.
     fn endpoint_url(&self, request: &Request<RequestBody>, secure: bool) -> String {
         if let Some(url) = &self.url {
             return url.clone();
         }
-        let scheme = if secure { "https" } else { "http" };
-        let host = request.headers().get(HOST).and_then(|it| it.to_str().ok());
-        let authority = request.uri().authority().map(http::uri::Authority::as_str);
-        let host = authority.or(host).unwrap_or("localhost");
-        format!("{scheme}://{host}/mcp")
+        let address = client_address(request.uri(), request.headers(), secure);
+        format!("{address}/mcp")
     }
 
     fn card(&self, url: &str) -> Value {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::{HeaderMap, HeaderValue};
+use http::request::Parts;
 use http::{Response, StatusCode};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::member;
@@ -20,7 +21,7 @@ use mgp_transports::sse;
 use tokio::sync::mpsc;
 
 use super::responses::{json_response, refusal_response};
-use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
+use super::{HEARTBEAT_INTERVAL, HttpEndpoint, client_address, empty_response, stream_response};
 use crate::stateless::{self, RequestMeta, StatelessRequest};
 use mgp_callers::request::{CallerSession, Outcome, render_answer, render_answer_parts};
 use mgp_callers::{Credential, Outlet, STREAM_QUEUE, request};
@@ -29,7 +30,7 @@ use mgp_runtime::trace::Trace;
 /// Handles one message of the stateless protocol.
 pub(super) async fn handle_post(
     endpoint: &Arc<HttpEndpoint>,
-    headers: &HeaderMap,
+    head: &Parts,
     text: &ByteString,
     message: Message<'_>,
     view: CatalogView,
@@ -50,11 +51,16 @@ pub(super) async fn handle_post(
             );
         }
     };
+    let headers = &head.headers;
+    // Only lists have icons.
+    let is_list = method.ends_with("/list");
+    let address = is_list.then(|| client_address(&head.uri, headers, endpoint.secure).into());
     let (sender, messages) = mpsc::channel(STREAM_QUEUE);
     let arrival = StatelessRequest {
         agent: pass.agent.clone(),
         operator: pass.is_operator(),
         session: CallerSession::Stateless,
+        address,
         view,
         id: id.clone(),
         method: method.as_ref().into(),

@@ -170,6 +170,7 @@ fn listening() -> Request {
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,
+            address: None,
             activity: Arc::default(),
         }),
         call: InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, false)))),

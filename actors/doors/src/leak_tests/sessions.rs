@@ -24,7 +24,7 @@ const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitat
 async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
     let (agent, streams) = sessions.new_agent(&Credential::permanent(AgentId::new("agent.local")));
     let hello: mcp::Initialize<'_> = mcp::parse_params(Some(HELLO)).unwrap();
-    let caller = agent.initialize(CatalogView::All, &hello).unwrap();
+    let caller = agent.initialize(CatalogView::All, &hello, None).unwrap();
     agent.set_ready();
     sessions.open(caller, agent, streams).await.unwrap()
 }

@@ -36,6 +36,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         mgp: PLAIN,
         mcpl: None,
         session: CallerSession::Stateless,
+        address: None,
         activity: Arc::default(),
     })
 }

@@ -234,10 +234,18 @@ impl Link {
         is_instructing: bool,
         moment: Moment,
     ) -> GuardedJson {
-        let mark = new_mark();
-        let flagging = flagging(guard.guard.rules(), is_instructing, moment, &mark);
-        let masks = self.settings.audit.masks();
-        guard.guard.guard_json(text, place, &masks, flagging)
+        let guarding = || {
+            let mark = new_mark();
+            let flagging = flagging(guard.guard.rules(), is_instructing, moment, &mark);
+            let masks = self.settings.audit.masks();
+            guard.guard.guard_json(text, place, &masks, flagging)
+        };
+        if text.len() <= INLINE_BYTES_MAX {
+            guarding()
+        } else {
+            // In order with the server's other messages, but calls of others go on at another thread.
+            tokio::task::block_in_place(guarding)
+        }
     }
 
     /// The same for a result. A long one is read on a thread that carries no calls.

@@ -204,6 +204,7 @@ impl ScriptedServer {
             mgp: PLAIN,
             mcpl: None,
             session,
+            address: None,
             activity: Arc::default(),
         });
         let attempt = CallRound {

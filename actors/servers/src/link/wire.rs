@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
+use url::Url;
 
 use self::http::{HttpWire, SseWire};
 use self::lite::LiteWire;
@@ -49,6 +50,22 @@ impl Wire {
     /// True for a server that is not the kernel's child.
     pub(super) fn is_remote(&self) -> bool {
         !matches!(self, Self::Child(_))
+    }
+
+    /// Whether the URL has scheme, host and port of the server's entry; false for programs and nodes.
+    pub(super) fn is_own_origin(&self, url: &Url) -> bool {
+        match self {
+            Self::Http(http) => http.is_own_origin(url),
+            Self::Child(_) | Self::Sse(_) | Self::Node(_) | Self::Lite(_) => false,
+        }
+    }
+
+    /// Fetches an icon at the server's own address.
+    pub(super) async fn fetch_icon(&self, url: &Url) -> Option<Bytes> {
+        match self {
+            Self::Http(http) => http.fetch_icon(url).await,
+            Self::Child(_) | Self::Sse(_) | Self::Node(_) | Self::Lite(_) => None,
+        }
     }
 
     /// Sends the call `id` and never resolves: the answer, or a failure here, settles the call in the pending

@@ -84,6 +84,11 @@ impl ServerClient {
         }
     }
 
+    /// The client without tokens.
+    pub(crate) fn without_login(&self) -> &Client {
+        &self.client
+    }
+
     /// The reason for parking the server until a person has signed in.
     #[must_use]
     pub(crate) fn park_reason(&self) -> Option<String> {

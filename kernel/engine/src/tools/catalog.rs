@@ -7,6 +7,7 @@ mod claims;
 pub mod cursor;
 mod filtered_list;
 pub mod freshness;
+mod icons;
 mod item;
 mod item_groups;
 mod list;
@@ -30,6 +31,7 @@ use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
 use crate::tools::uris;
+use icons::Icons;
 use item_groups::ItemGroups;
 use list::{ListContext, PagedList};
 use tool_replicas::ToolReplicas;
@@ -37,6 +39,7 @@ use view_content::ViewContent;
 
 pub use claims::{Availability, ClaimOutcome, NameClaim, NamedItem};
 pub use filtered_list::FilteredList;
+pub use icons::{ICONS_PATH, IconSource, image_type};
 #[cfg(test)]
 pub(crate) use item::{BadItem, DEFINITION_MAX};
 pub use item::{CatalogPrompt, CatalogTool};
@@ -65,6 +68,7 @@ pub struct Catalog {
     offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     replicas: ToolReplicas,
     item_groups: ItemGroups,
+    icons: Icons,
     merged: ViewContent,
     by_server: HashMap<ServerId, Arc<ViewContent>>,
 }
@@ -85,6 +89,7 @@ impl Catalog {
             offers: BTreeMap::new(),
             replicas: ToolReplicas::default(),
             item_groups: ItemGroups::default(),
+            icons: Icons::default(),
             merged: ViewContent::merged(
                 context,
                 None,
@@ -121,6 +126,10 @@ impl Catalog {
             ),
             replicas,
             item_groups,
+            icons: Icons::build(
+                &self.paging.key,
+                in_order.iter().flat_map(|offer| offer.icons()),
+            ),
             by_server: by_server.collect(),
             offers,
         }

@@ -64,6 +64,9 @@ async fn a_tool_is_called_by_the_name_it_is_shown_under() {
     }
     let hidden = kernel.mgp(&["tools", "call", "it:pid"]).await;
     assert!(!hidden.status.success());
+    // A hidden tool can be named in the configuration.
+    let status = said(&kernel, &["status"]).await;
+    assert!(!status.contains("has no tool"), "{status}");
     let log = said(&kernel, &["servers", "logs", "it"]).await;
     assert!(log.contains("tool hang keeps its name"), "{log}");
 }

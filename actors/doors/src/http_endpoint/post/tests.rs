@@ -42,7 +42,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
     });
     let (agent, streams) = sessions.new_agent(&Credential::permanent(AgentId::new("agent.local")));
     let hello: mcp::Initialize<'_> = mcp::parse_params(Some(HELLO)).unwrap();
-    let caller = agent.initialize(CatalogView::All, &hello).unwrap();
+    let caller = agent.initialize(CatalogView::All, &hello, None).unwrap();
     agent.set_ready();
     (
         endpoint,

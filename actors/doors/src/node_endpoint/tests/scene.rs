@@ -427,6 +427,7 @@ impl TwoNodes {
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,
+            address: None,
             activity: Arc::default(),
         });
         let round = CallRound {

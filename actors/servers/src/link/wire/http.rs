@@ -1,5 +1,6 @@
 //! Servers over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
 
+mod icons;
 mod metadata_headers;
 mod session;
 mod sse_wire;
@@ -24,6 +25,7 @@ use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use crate::link::{CallContext, Link, MetadataHeaders};
 use crate::login::ServerClient;
@@ -53,6 +55,7 @@ pub struct HttpWire {
     has_session: bool,
     version: OnceLock<Version>,
     pending_posts: Arc<Credit>,
+    icon_fetches: Semaphore,
     /// Names of agents' headers that are forwarded.
     forwarded_headers: OnceLock<Box<[HeaderName]>>,
     /// True once the server has accepted a GET stream.
@@ -93,6 +96,7 @@ impl HttpWire {
             has_session,
             version: OnceLock::new(),
             pending_posts: Credit::new(MAX_PENDING_POSTS),
+            icon_fetches: Semaphore::new(icons::FETCHES_MAX),
             forwarded_headers: OnceLock::new(),
             is_get_stream_open: AtomicBool::new(false),
             session: HttpSessionState::default(),

@@ -22,6 +22,15 @@ impl CursorKey {
     pub const fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
         Self(bytes)
     }
+
+    /// A name for an icon that cannot be guessed from its source, and reveals nothing of the key.
+    pub(super) fn name_icon(&self, src: &str) -> String {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        // A cursor is a JSON object: no source has the tag of one.
+        hasher.update(b"icon ");
+        hasher.update(src.as_bytes());
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
 }
 
 impl fmt::Debug for CursorKey {

@@ -12,8 +12,8 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::request_headers::{BadAnnotation, ParamHeader, find_annotations};
 use mgp_protocol::versions::to_legacy_tool;
 
-pub(super) use self::fields::PromptArgument;
-use self::fields::{Fields, ItemName, range_in};
+use self::fields::{Fields, ItemName};
+pub(super) use self::fields::{PromptArgument, range_in};
 pub(super) use self::repair::repair;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};

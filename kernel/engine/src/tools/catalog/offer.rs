@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 
 use super::ListKind;
+use super::icons::OwnIcon;
 use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
     repair,
@@ -268,6 +269,18 @@ impl ServerOffer {
         Arc::clone(&self.tools.items)
     }
 
+    /// The icons in its lists that the kernel can serve.
+    pub(super) fn icons(&self) -> impl Iterator<Item = (&ServerId, &OwnIcon)> {
+        let lists = [
+            &self.tools.icons,
+            &self.prompts.icons,
+            &self.resources.icons,
+            &self.templates.icons,
+        ];
+        let icons = lists.into_iter().flat_map(|icons| icons.iter());
+        icons.map(|icon| (&self.server, icon))
+    }
+
     /// The definitions of one list, as the server sent them.
     #[must_use]
     pub fn definitions(&self, kind: ListKind) -> Vec<Arc<str>> {
@@ -355,6 +368,7 @@ pub(super) struct OfferedList<D> {
     rejected: Arc<Rejections>,
     /// Descriptions of repaired items, with the same bound as rejected ones.
     repairs: Arc<[String]>,
+    icons: Arc<[OwnIcon]>,
     /// As reported by the server, if it did.
     freshness: Option<Freshness>,
 }
@@ -378,6 +392,7 @@ impl<D> Clone for OfferedList<D> {
             items: Arc::clone(&self.items),
             rejected: Arc::clone(&self.rejected),
             repairs: Arc::clone(&self.repairs),
+            icons: Arc::clone(&self.icons),
             freshness: self.freshness,
         }
     }
@@ -389,6 +404,7 @@ impl<D> Default for OfferedList<D> {
             items: Arc::new([]),
             rejected: Arc::default(),
             repairs: Arc::default(),
+            icons: Arc::default(),
             freshness: None,
         }
     }
@@ -424,8 +440,13 @@ impl<D: Definition> OfferedList<D> {
         for definition in definitions {
             reader.add(definition.clone().into());
         }
+        let mut icons = Vec::new();
+        for item in &reader.items {
+            OwnIcon::collect_from(item.raw(), &mut icons);
+        }
         Self {
             items: reader.items.into(),
+            icons: icons.into(),
             rejected: Arc::new(reader.rejected),
             repairs: reader.repairs.into(),
             freshness: None,

@@ -125,7 +125,7 @@ impl ItemName<'_> {
 }
 
 /// Where a part of a definition stands in it. Definitions are shorter than [`DEFINITION_MAX`].
-pub(super) fn range_in(raw: &str, part: &str) -> Range<u32> {
+pub(in crate::tools::catalog) fn range_in(raw: &str, part: &str) -> Range<u32> {
     let start = part.as_ptr().addr() - raw.as_ptr().addr();
     let at = |place: usize| u32::try_from(place).expect("a definition is short");
     at(start)..at(start + part.len())
