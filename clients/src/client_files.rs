@@ -14,6 +14,8 @@ pub enum Platform {
     Linux,
     /// macOS.
     Mac,
+    /// Windows, seen from WSL.
+    Windows,
 }
 
 /// The user's base folders of clients' files.
@@ -21,7 +23,7 @@ pub enum Platform {
 pub struct UserFolders {
     /// `~`.
     pub home: PathBuf,
-    /// `$XDG_CONFIG_HOME`, or `~/.config`.
+    /// `$XDG_CONFIG_HOME`, or `~/.config`; on Windows `%APPDATA%`.
     pub config: PathBuf,
     /// `$CODEX_HOME`, or `~/.codex`.
     pub codex: PathBuf,
@@ -82,7 +84,7 @@ fn user_files(client: Client, user: &UserFolders) -> Vec<PathBuf> {
         platform,
     } = user;
     let programs = match platform {
-        Platform::Linux => config.clone(),
+        Platform::Linux | Platform::Windows => config.clone(),
         Platform::Mac => home.join("Library/Application Support"),
     };
     match client {
@@ -91,15 +93,29 @@ fn user_files(client: Client, user: &UserFolders) -> Vec<PathBuf> {
         Client::Cursor => vec![home.join(".cursor/mcp.json")],
         Client::VsCode => vec![programs.join("Code/User/mcp.json")],
         Client::Windsurf => vec![home.join(".codeium/windsurf/mcp_config.json")],
+        Client::Zed if *platform == Platform::Windows => vec![config.join("Zed/settings.json")],
         Client::Zed => vec![config.join("zed/settings.json")],
         Client::Codex => vec![codex.join("config.toml")],
+        Client::Gemini if *platform == Platform::Windows => {
+            vec![home.join(".gemini/settings.json")]
+        }
         Client::Gemini => vec![
             home.join(".gemini/settings.json"),
             PathBuf::from("/etc/gemini-cli/settings.json"),
         ],
+        // It looks there on Windows, too.
+        Client::OpenCode if *platform == Platform::Windows => {
+            let folder = home.join(".config/opencode");
+            ["opencode.json", "opencode.jsonc"]
+                .map(|name| folder.join(name))
+                .into()
+        }
         Client::OpenCode => ["opencode.json", "opencode.jsonc"]
             .map(|name| config.join("opencode").join(name))
             .into(),
+        Client::Goose if *platform == Platform::Windows => {
+            vec![config.join("Block/goose/config/config.yaml")]
+        }
         Client::Goose => vec![config.join("goose/config.yaml")],
         Client::LmStudio => vec![home.join(".lmstudio/mcp.json")],
         Client::Cline => vec![

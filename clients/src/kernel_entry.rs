@@ -4,13 +4,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::windows::inner_of_wsl;
+
 /// Whether an entry starts this kernel's program, or has a URL at its endpoint.
 #[must_use]
 pub fn is_kernel_entry(entry: &Value, door: &str) -> bool {
     if let Some(address) = entry_url(entry) {
         return origin(address).is_some_and(|origin| Some(origin) == self::origin(door));
     }
-    let words = command_words(entry);
+    let mut words = command_words(entry);
+    // From Windows it is started through WSL.
+    if let Some(inner) = inner_of_wsl(&words) {
+        words.drain(..inner);
+    }
     let program = words.first().and_then(|word| Path::new(word).file_name());
     program.is_some_and(|program| program == "mgp") && words[1..].contains(&"stdio")
 }

@@ -18,6 +18,7 @@ mod secret_values;
 mod tables;
 mod text;
 mod variables;
+mod windows;
 
 pub use client::{Client, UnknownClient};
 pub use client_files::{ClientFile, FileScope, Platform, UserFolders, client_files};
@@ -44,3 +45,4 @@ pub use secret_values::{is_random, is_secret, is_secret_name, is_secret_word};
 pub use tables::read_document;
 pub use text::ClientText;
 pub use variables::TextPiece;
+pub use windows::{WindowsDrives, through_wsl};

@@ -8,6 +8,7 @@ mod commands;
 mod completions;
 mod failure;
 mod hidden_input;
+mod manual_pages;
 mod old_spellings;
 mod print;
 mod stdio;
@@ -91,6 +92,9 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Invocation::Internal(Internal::SkillFolder { folder }) => {
             crate::skill_folder::run(&folder).map_err(Failure::from)
+        }
+        Invocation::Internal(Internal::ManualPages { folder }) => {
+            manual_pages::write(&folder).map_err(Failure::from)
         }
         Invocation::Internal(Internal::Complete(typed)) => {
             completions::print_completions(&typed, cli.options)

@@ -1,9 +1,9 @@
 //! Tasks of this workspace. `cargo xtask test` is the gate: its result decides.
 
+mod dist;
 mod failures;
 mod fuzz;
 mod mutants;
-mod package;
 mod requirement_rows;
 mod step;
 mod summary;
@@ -84,11 +84,9 @@ enum Task {
     SdkTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
-    /// Build release packages in the folder `package` of the target folder.
-    Package {
-        #[command(subcommand)]
-        what: package::PackageKind,
-    },
+    /// Build everything of a release in the folder `dist` of the target folder: archive, packages, image, recipes, bill of
+    /// materials, provenance and checksums.
+    Dist(dist::Options),
     /// List the requirement rows of docs/requirements that no test names in its doc line.
     ///
     /// Exits with 1 if there are any.
@@ -135,7 +133,7 @@ fn main() -> ExitCode {
         ]),
         Task::SdkTest => sdk_test(),
         Task::Peers => run([build_binaries(), Step::new(PEERS, install_peers())]),
-        Task::Package { what } => package::package(&what),
+        Task::Dist(options) => dist::dist(&options),
         Task::Rows { json } => requirement_rows::list(json),
     }
 }

@@ -564,6 +564,9 @@ impl CallRecord {
                 let decision = if approved { "approved" } else { "denied" };
                 add("held_result", decision.into());
             }
+            if report.intercepted {
+                add("intercepted", true.into());
+            }
         }
         if let Some(task) = &self.continued_as {
             add(outcome::TASK, (**task).into());

@@ -71,6 +71,7 @@ use self::call_slots::CallSlots;
 use self::callback::{AnswerPermits, MAX_RESPONSES, MgpCallbacks, OpenCallbacks, UrlElicitations};
 use self::followed_channels::FollowedChannel;
 use self::results::LinkGuard;
+pub use self::results::interceptors::{Connecting, InterceptorServers};
 use self::tasks::LinkTasks;
 
 /// A list that a server offers.
@@ -97,6 +98,8 @@ pub struct LinkSettings {
     pub client_extensions: Arc<str>,
     /// The audit log, whose masks are those of results, too.
     pub audit: AuditHandle,
+    /// Connects to the interceptors of results.
+    pub interceptors: Option<Arc<dyn InterceptorServers>>,
 }
 
 /// What a server declared in the handshake of one protocol family.
@@ -241,7 +244,7 @@ impl Link {
             guard: limits
                 .results
                 .as_ref()
-                .map(|rules| Box::new(LinkGuard::new(rules))),
+                .map(|rules| Box::new(LinkGuard::new(rules, ways.interceptors.as_ref()))),
             call_queue: CallQueue::default(),
             open_callbacks: OpenCallbacks::default(),
             mcpl_requests: OpenCallbacks::default(),

@@ -284,7 +284,11 @@ impl IndexInput {
         let tools = self.tools.iter().zip(self.remote_vectors(model));
         // Models do not call what is only for apps.
         let drafts = tools.filter(|(tool, _)| !tool.is_app_only()).map(draft);
-        ServerIndex::new(server, self.about.as_deref().unwrap_or_default(), drafts.collect())
+        ServerIndex::new(
+            server,
+            self.about.as_deref().unwrap_or_default(),
+            drafts.collect(),
+        )
     }
 }
 

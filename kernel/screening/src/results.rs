@@ -5,6 +5,7 @@
 
 mod findings;
 mod instructions;
+pub mod interceptors;
 mod json;
 mod matches;
 mod personal;
@@ -17,6 +18,8 @@ mod unseen;
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
+
+use self::interceptors::InterceptorName;
 
 pub use self::findings::{FindingKind, Findings};
 pub use self::json::{Flagging, GuardedJson, Place};
@@ -67,6 +70,8 @@ pub struct ResultRules {
     pub instructions: InstructionRule,
     /// What else is masked: regular expressions, each within one line.
     pub patterns: Vec<String>,
+    /// The interceptors of other servers that see each result afterwards.
+    pub interceptors: Vec<InterceptorName>,
 }
 
 impl Default for ResultRules {
@@ -77,6 +82,7 @@ impl Default for ResultRules {
             unseen: true,
             instructions: InstructionRule::Warn,
             patterns: Vec::new(),
+            interceptors: Vec::new(),
         }
     }
 }
@@ -99,6 +105,7 @@ impl ResultRules {
         if self.instructions != InstructionRule::Off {
             parts.push(format!("instructions = {}", self.instructions.as_str()));
         }
+        parts.extend(self.interceptors.iter().map(ToString::to_string));
         if parts.is_empty() {
             parts.push("nothing".to_owned());
         }

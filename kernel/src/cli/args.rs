@@ -288,6 +288,12 @@ pub enum Internal {
     /// Says what may stand at the cursor of a shell.
     #[command(name = "__complete", hide = true)]
     Complete(Complete),
+    /// Writes the manual pages into a folder, for packages.
+    #[command(name = "__manual-pages", hide = true)]
+    ManualPages {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The kernel of `mgp replay -- COMMAND`; it ends with its stdin.
     #[command(name = "__replay-kernel", hide = true)]
     ReplayKernel {

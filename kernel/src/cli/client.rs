@@ -12,6 +12,7 @@ mod progress;
 mod response;
 mod response_timeout;
 mod socket;
+mod windows_host;
 
 pub(super) use connection::{ConnectOptions, KernelClient};
 pub(super) use context::CliContext;

@@ -20,3 +20,4 @@ mod trust;
 mod typed;
 mod unseen;
 mod who;
+mod windows;

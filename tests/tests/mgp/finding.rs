@@ -296,7 +296,7 @@ async fn embeddings_survive_a_restart() {
         (second["embedded"].as_u64(), provider.texts()),
         (Some(0), made),
         "{:?}",
-        provider.seen.told.lock().unwrap().split_off(made)
+        provider.seen.order.lock().unwrap().split_off(made)
     );
     let found = by(&mut owner, "semantic", "umbrella").await;
     assert_eq!(names(&found)[0], "it:sky_report");

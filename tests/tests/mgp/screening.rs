@@ -2,6 +2,7 @@
 
 mod code_safety;
 mod confirmation;
+mod interceptors;
 mod results;
 mod security;
 mod validators;

@@ -15,6 +15,8 @@ pub struct GuardReport {
     pub structured_changed: bool,
     /// The operator's decision about a result that was held.
     pub approved: Option<bool>,
+    /// An interceptor changed the result.
+    pub intercepted: bool,
 }
 
 impl InFlightCall {

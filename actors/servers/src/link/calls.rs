@@ -235,7 +235,7 @@ impl Link {
             .await
     }
 
-    /// Sends an MCPL request with a timeout, and cancels it at the server when that expires.
+    /// Sends an MCPL request with a timeout, as [`Self::request_within`].
     ///
     /// # Errors
     /// As [`Self::request_in`], and [`Refusal::TimedOut`].
@@ -245,14 +245,34 @@ impl Link {
         params: &str,
         limit: Duration,
     ) -> Outcome {
+        self.request_in_time(ProtocolFamily::Legacy, method, params, limit)
+            .await
+    }
+
+    /// Sends the kernel's own request with a timeout, and cancels it at the server when that expires.
+    ///
+    /// # Errors
+    /// As [`Self::request_in`], and [`Refusal::TimedOut`].
+    pub async fn request_within(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        limit: Duration,
+    ) -> Outcome {
+        let family = self.choose_family(ProtocolFamily::Stateless);
+        self.request_in_time(family, method, params, limit).await
+    }
+
+    async fn request_in_time(
+        self: &Arc<Self>,
+        family: ProtocolFamily,
+        method: &str,
+        params: &str,
+        limit: Duration,
+    ) -> Outcome {
         let in_flight = InFlightCall::new(ReplyPath::Discard);
         in_flight.disable_timeout();
-        let request = self.send_kernel_request(
-            in_flight.clone(),
-            ProtocolFamily::Legacy,
-            method,
-            Some(params),
-        );
+        let request = self.send_kernel_request(in_flight.clone(), family, method, Some(params));
         let mut request = std::pin::pin!(request);
         tokio::select! {
             biased;

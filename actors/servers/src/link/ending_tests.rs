@@ -61,6 +61,7 @@ async fn unresponsive_server_does_not_keep_link_alive() {
             attribution: CallbackAttribution::ByTurn,
             client_extensions: "{}".into(),
             audit: mgp_store::audit::AuditHandle::disabled(),
+            interceptors: None,
         },
     );
     link.notify("notifications/initialized", None);

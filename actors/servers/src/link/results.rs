@@ -1,6 +1,8 @@
 //! Guards the server's text on its way to clients. All of it passes here: answers when they are settled, and what the
 //! server sends on its own when it arrives. Chunks are guarded where they are delivered in order.
 
+pub(super) mod interceptors;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,11 +25,14 @@ use mgp_screening::results::{
 };
 use serde_json::value::RawValue;
 
+use self::interceptors::{InterceptorChain, InterceptorServers};
 use super::{Call, Link, LinkEvent};
 
 /// Answers that are no text of a server for clients: handshakes, and lists, whose definitions are compared with the
 /// ones that were approved.
-const UNGUARDED_ANSWERS: [&str; 9] = [
+const UNGUARDED_ANSWERS: [&str; 11] = [
+    "interceptors/list",
+    "interceptor/invoke",
     "initialize",
     "server/discover",
     "ping",
@@ -69,14 +74,16 @@ pub(super) struct LinkGuard {
     found: Mutex<Findings>,
     /// Findings outside of tool calls that were logged.
     logged: AtomicU64,
+    interceptors: Option<InterceptorChain>,
 }
 
 impl LinkGuard {
-    pub(super) fn new(rules: &ResultRules) -> Self {
+    pub(super) fn new(rules: &ResultRules, servers: Option<&Arc<dyn InterceptorServers>>) -> Self {
         Self {
             guard: Arc::new(ResultGuard::new(rules.clone())),
             found: Mutex::default(),
             logged: AtomicU64::new(0),
+            interceptors: InterceptorChain::new(&rules.interceptors, servers.cloned()),
         }
     }
 
@@ -144,10 +151,42 @@ impl Link {
                 {
                     self.wait_for_approval(call, &done).await?;
                 }
-                Ok(done.text.map_or(result, Bytes::from))
+                let result = done.text.map_or(result, Bytes::from);
+                match &guard.interceptors {
+                    Some(chain) => self.run_interceptors(chain, call, result).await,
+                    None => Ok(result),
+                }
             }
             Err(refusal) => Err(self.guard_refusal(guard, call, refusal)),
         }
+    }
+
+    async fn run_interceptors(
+        &self,
+        chain: &InterceptorChain,
+        call: &Call<'_>,
+        result: Bytes,
+    ) -> Outcome {
+        let method = call.metadata_headers.method;
+        let running = Box::pin(chain.run(call, method, &result));
+        let passed = tokio::select! {
+            passed = running => passed,
+            () = call.in_flight.wait_until_cancelled() => return Err(Refusal::Cancelled),
+            () = call.in_flight.stop().wait_until_requested() => return Err(Refusal::Cancelled),
+        };
+        let changed = passed.map_err(|why| {
+            self.log
+                .push_note(&format!("a result of {method} was withheld: {why}"));
+            self.withheld_refusal(&why)
+        })?;
+        let Some(changed) = changed else {
+            return Ok(result);
+        };
+        call.in_flight.update_guard_report(|report| {
+            report.structured_changed = true;
+            report.intercepted = true;
+        });
+        Ok(changed)
     }
 
     /// An error of the server, or what another node's kernel answered for it.
@@ -220,6 +259,9 @@ impl Link {
         let Some(guard) = &self.guard else {
             return partial;
         };
+        if guard.interceptors.is_some() {
+            return PartialResult::unknown();
+        }
         let place = Place::Result { has_state: false };
         let done = self.guard_text(guard, &partial.0, place, false, Moment::Message);
         self.report_findings(guard, call, &done);

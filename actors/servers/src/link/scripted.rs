@@ -118,6 +118,7 @@ impl ScriptedServer {
                 attribution,
                 client_extensions: "{}".into(),
                 audit: mgp_store::audit::AuditHandle::disabled(),
+                interceptors: None,
             },
         );
         let lines = BufReader::new(theirs).lines();

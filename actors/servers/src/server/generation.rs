@@ -7,6 +7,7 @@ mod first_start;
 mod gate;
 mod handshake;
 mod health;
+mod interceptor_servers;
 mod limits;
 mod lite;
 mod node;
@@ -31,10 +32,11 @@ use self::confinement::SandboxGrants;
 use self::early_exit::EarlyExit;
 use self::end::End;
 use self::handshake::HandshakeError;
+use self::interceptor_servers::TableServers;
 use super::lists::{FetchedLists, PinCheck, RawLists};
 use super::protocol_families::SpokenFamilies;
 use super::start_progress::StartProgress;
-use super::{Connector, ServerActor, ServerHandle, ServerMsg};
+use super::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use crate::guard::GuardHandle;
 use crate::link::{Link, LinkEvent, LinkSettings, Wire};
 use mgp_callers::Flag;
@@ -110,6 +112,7 @@ impl GenerationHandle {
             permissions: actor.permissions.clone(),
             pin_check: watch,
             audit: actor.audit.clone(),
+            servers: Arc::downgrade(&actor.servers),
             gate_lease: gate_lease.clone(),
             is_successor: current.is_some(),
             mark: match current {
@@ -180,6 +183,7 @@ pub(super) struct ServerGeneration {
     mailbox: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     audit: AuditHandle,
+    servers: Weak<ServerTable>,
     pin_check: PinCheck,
     /// The lease of the permission gate; ends with the last generation that has it.
     gate_lease: Arc<OnceLock<GateLease>>,
@@ -470,6 +474,7 @@ impl ServerGeneration {
             attribution: self.spec.callback_attribution,
             client_extensions: of_client.unwrap_or_else(|| self.spec.client_extensions.clone()),
             audit: self.audit.clone(),
+            interceptors: Some(Arc::new(TableServers(self.servers.clone()))),
         }
     }
 

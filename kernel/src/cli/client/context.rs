@@ -1,6 +1,7 @@
 //! The context of all commands: the location of the kernel, and output options.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use mgp_discovery::{ConfigLookup, ConfigLookupError};
 use mgp_protocol::mcp::Method;
@@ -16,6 +17,7 @@ use super::connection::{ConnectOptions, KernelClient};
 use super::name_resolution;
 use super::observer::RequestObserver;
 use super::response::parse_result;
+use super::windows_host::WindowsHost;
 use crate::cli::args::Options;
 use crate::cli::failure::{Failure, KernelAbsence};
 use crate::cli::print::{print_error, print_line};
@@ -53,6 +55,8 @@ pub(in crate::cli) struct CliContext {
     secrets: SecretsConfig,
     /// `[registry]`.
     pub(in crate::cli) registry: RegistryConfig,
+    /// Windows, once it was looked for.
+    windows: Arc<OnceLock<Option<WindowsHost>>>,
 }
 
 /// Why the kernel's location cannot be read from these files.
@@ -106,7 +110,13 @@ impl CliContext {
             untrusted_project: loaded.as_ref().and_then(untrusted),
             look_up,
             base_dirs: bases,
+            windows: Arc::default(),
         })
+    }
+
+    /// The Windows that this WSL runs on.
+    pub(in crate::cli) fn windows_host(&self) -> Option<&WindowsHost> {
+        self.windows.get_or_init(WindowsHost::detect).as_ref()
     }
 
     /// Settings of outgoing HTTP from the files in force.

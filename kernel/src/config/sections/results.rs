@@ -1,5 +1,6 @@
 //! How results are guarded: `[servers.results]`, and `[cluster.results]` for servers of other nodes.
 
+use mgp_screening::results::interceptors::{INTERCEPTORS_MAX, InterceptorName};
 use mgp_screening::results::{
     InstructionRule, PATTERNS_MAX, PersonalKind, ResultRules, compile_pattern,
 };
@@ -28,6 +29,7 @@ pub(crate) fn read_results(section: &mut Section<'_, '_, '_>, into: &mut Option<
         section.choice("instructions", &INSTRUCTIONS, &mut rules.instructions);
         read_personal(section, &mut rules.personal);
         read_patterns(section, &mut rules.patterns);
+        read_interceptors(section, &mut rules.interceptors);
         *into = section.is_present().then_some(rules);
     });
 }
@@ -69,4 +71,24 @@ fn read_patterns(section: &mut Section<'_, '_, '_>, into: &mut Vec<String>) {
         .iter()
         .map(|pattern| (*pattern.get_ref()).to_owned())
         .collect();
+}
+
+fn read_interceptors(section: &mut Section<'_, '_, '_>, into: &mut Vec<InterceptorName>) {
+    let Some(names) = section.texts("interceptors") else {
+        return;
+    };
+    if let Some(beyond) = names.get(INTERCEPTORS_MAX) {
+        let why = format!(" has more than {INTERCEPTORS_MAX} interceptors");
+        section.reject_key(beyond.span(), "interceptors", &why);
+    }
+    into.clear();
+    for name in &names {
+        match name.get_ref().parse() {
+            Ok(name) => into.push(name),
+            Err(why) => {
+                let why = format!(": {:?}: {why}", name.get_ref());
+                section.reject_key(name.span(), "interceptors", &why);
+            }
+        }
+    }
 }

@@ -129,6 +129,7 @@ unseen = true #> false waits
 instructions = "warn" #> "hold" waits
 personal = ["card"] #> ["email"] waits
 patterns = ["a"] #> ["b"] waits
+interceptors = ["a:b"] #> ["a:c"] waits
 [discovery]
 answers = "whole" #> "brief" waits
 embedding = "off" #> "builtin" waits

@@ -663,6 +663,7 @@ fn results_are_guarded_where_the_entry_says_so() {
                 [[servers]]\nid = \"c\"\ncommand = \"c\"\nresults = false\n\
                 [[servers]]\nid = \"d\"\ncommand = \"c\"\n[servers.results]\nsecrets = false\n\
                 personal = [\"email\", \"email\"]\ninstructions = \"hold\"\npatterns = [\"a+\"]\n\
+                interceptors = [\"guard:pii\"]\n\
                 [cluster.results]\nunseen = false\n";
     let read = read_text(text);
     assert_eq!(read.messages(), [""; 0]);
@@ -674,15 +675,18 @@ fn results_are_guarded_where_the_entry_says_so() {
     assert_eq!(d.personal, [PersonalKind::Email]);
     assert_eq!(d.instructions, InstructionRule::Hold);
     assert_eq!(d.patterns, ["a+"]);
+    assert_eq!(d.interceptors, ["guard:pii".parse().unwrap()]);
     let nodes = read.kernel.cluster.results.clone().unwrap();
     assert!(nodes.secrets && !nodes.unseen);
     let wrong = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n[servers.results]\n\
-                 personal = [\"mail\"]\npatterns = [\"(\", \"a*\"]\ninstructions = \"block\"\n";
+                 personal = [\"mail\"]\npatterns = [\"(\", \"a*\"]\ninstructions = \"block\"\n\
+                 interceptors = [\"guard\"]\n";
     let words = read_text(wrong).messages().join("\n");
     for said in [
         "none of email",
         "unclosed group",
         "matches the empty text",
+        "SERVER:INTERCEPTOR",
         "instructions",
     ] {
         assert!(words.contains(said), "{said}: {words}");

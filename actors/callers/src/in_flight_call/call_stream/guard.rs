@@ -48,7 +48,10 @@ impl GuardedStream {
         // held is not told in advance.
         let is_late = index < self.next_index;
         self.next_index = self.next_index.max(index + 1);
-        if is_late || self.settings.guard.rules().instructions == InstructionRule::Hold {
+        let rules = self.settings.guard.rules();
+        let is_withheld =
+            rules.instructions == InstructionRule::Hold || !rules.interceptors.is_empty();
+        if is_late || is_withheld {
             return Arc::new(chunk.with_content(None));
         }
         let content = chunk.content().map(|content| {
@@ -100,6 +103,10 @@ impl GuardedStream {
     /// A partial result, guarded as a whole.
     pub(super) fn guard_partial(&self, partial: PartialResult) -> PartialResult {
         let ChunkGuard { guard, masks } = &self.settings;
+        // Interceptors see whole results only.
+        if !guard.rules().interceptors.is_empty() {
+            return PartialResult::unknown();
+        }
         let flagging = match guard.rules().instructions {
             InstructionRule::Off | InstructionRule::Warn => Flagging::Off,
             InstructionRule::Hold => Flagging::Withhold,

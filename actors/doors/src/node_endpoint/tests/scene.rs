@@ -557,6 +557,7 @@ fn server(
         attribution: CallbackAttribution::ByCall,
         client_extensions: "{}".into(),
         audit: mgp_store::audit::AuditHandle::disabled(),
+        interceptors: None,
     };
     let link = Link::new(
         spec.id,

@@ -444,6 +444,7 @@ mod tests {
                 attribution: CallbackAttribution::ByTurn,
                 client_extensions: r#"{"com.example/x":{}}"#.into(),
                 audit: mgp_store::audit::AuditHandle::disabled(),
+                interceptors: None,
             };
             let params = initialize_params("1", &settings, ConsentPolicy::default());
             serde_json::from_str(&params).unwrap()

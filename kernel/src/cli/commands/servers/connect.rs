@@ -5,9 +5,9 @@ pub(in crate::cli::commands) mod client_file;
 mod tokens;
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use mgp_clients::{Client, FileScope, KernelConnection, UndoResult, client_files};
+use mgp_clients::{Client, FileScope, KernelConnection, UndoResult, through_wsl};
 use serde_json::{Value, json};
 
 use self::client_file::ClientFileEdit;
@@ -81,7 +81,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     if let Some(set) = &typed.set {
         sets::find_set(context, set)?;
     }
-    let reach = kernel_reach(context, typed)?;
+    let reach = kernel_reach(context, typed, &file.path)?;
     let address = running_http_endpoint(context)?;
     let address = address.as_deref().unwrap_or(DEFAULT_ENDPOINT);
     let own = match file.entry_name(&kernel_entry(client, ENTRY_NAMES[0], &reach)?, address) {
@@ -190,9 +190,20 @@ pub(super) fn print_foreign_copy(file: &ClientFileEdit, copy: &Path) -> Result<(
 }
 
 /// How the client reaches this kernel; the token is created later.
-fn kernel_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
+fn kernel_reach(
+    context: &CliContext,
+    typed: &Connect,
+    file: &Path,
+) -> Result<KernelConnection, Failure> {
     if !typed.http {
-        return stdio_reach(context, typed);
+        let reach = stdio_reach(context, typed)?;
+        return Ok(match (reach, context.windows_host()) {
+            (KernelConnection::Command { program, args }, Some(host)) if host.has(file) => {
+                let (program, args) = through_wsl(&host.distribution, program.as_ref(), &args);
+                KernelConnection::Command { program, args }
+            }
+            (reach, _) => reach,
+        });
     }
     let door = http_endpoint(context)?;
     Ok(KernelConnection::Url {
@@ -352,12 +363,19 @@ fn running_http_endpoint(context: &CliContext) -> Result<Option<String>, Failure
 
 /// The user's file of a client.
 fn client_user_file(context: &CliContext, client: Client) -> Result<std::path::PathBuf, Failure> {
-    let all = client_files(&sources::client_folders(context)?, None);
+    let all = sources::known_client_files(context, None)?;
     let own = all
         .into_iter()
         .filter(|file| file.client == client && file.scope == FileScope::User);
     let paths: Vec<_> = own.map(|file| file.path).collect();
+    let home = context.base_dirs.home.as_deref();
+    // A client that was not used yet has only its folder.
+    let folder = |path: &&PathBuf| {
+        path.parent()
+            .is_some_and(|it| it.is_dir() && Some(it) != home)
+    };
     let there = paths.iter().find(|path| path.exists());
+    let there = there.or_else(|| paths.iter().find(folder));
     let path = there.or_else(|| paths.first()).cloned();
     path.ok_or_else(|| Failure::Other(format!("{client} has no file of its user")))
 }

@@ -5,7 +5,7 @@ mod entries;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use mgp_clients::{Client, EntryLocation, ExportedServer, append_to_list, client_files, put_entry};
+use mgp_clients::{Client, EntryLocation, ExportedServer, append_to_list, put_entry};
 use serde_json::{Map, Value, json};
 
 use self::entries::{ExportEntries, SkippedServer};
@@ -97,10 +97,7 @@ fn target_file(context: &CliContext, to: &str) -> Result<ClientFileEdit, Failure
             }
         };
     }
-    let known = client_files(
-        &sources::client_folders(context)?,
-        Some(&context.look_up.current_dir),
-    );
+    let known = sources::known_client_files(context, Some(&context.look_up.current_dir))?;
     let known = known.into_iter().find(|file| file.path == path);
     let client = known.map(|file| file.client);
     let client = client

@@ -176,7 +176,7 @@ pub(super) fn find_duplicates(
     file: &Path,
     client: Client,
 ) -> Result<Vec<DuplicateServer>, Failure> {
-    let sources = Sources::from_file(file, client);
+    let sources = Sources::from_file(context, file, client);
     let known = ActiveServers::new(context, context.status()?.as_ref())?;
     let plan = known.plan(context, &sources, &InputAnswers::default(), None);
     let mut doubled = Vec::new();

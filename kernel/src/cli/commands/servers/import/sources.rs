@@ -33,7 +33,7 @@ impl Sources {
     pub(super) fn read(context: &CliContext, typed: &Import) -> Result<Self, Failure> {
         let mut sources = Self::default();
         let here = &context.look_up.current_dir;
-        let all = client_files(&client_folders(context)?, Some(here));
+        let all = known_client_files(context, Some(here))?;
         let is_there = |file: &&ClientFile| file.path.exists();
         if typed.from.is_empty() {
             let own = |path: &Path| {
@@ -42,7 +42,9 @@ impl Sources {
             };
             for file in all.iter().filter(is_there) {
                 match file.scope {
-                    FileScope::User => sources.read_file(&file.path, Some(file.client), None),
+                    FileScope::User => {
+                        sources.read_file(context, &file.path, Some(file.client), None);
+                    }
                     FileScope::Project if own(&file.path) => {}
                     FileScope::Project => sources.project_files.push(file.path.clone()),
                 }
@@ -65,7 +67,7 @@ impl Sources {
                 // A user's file belongs to no project, wherever the home is.
                 let is_users = known.is_some_and(|file| file.scope == FileScope::User);
                 let project = project_folder(&path, client).filter(|_| !is_users);
-                sources.read_file(&path, client, project);
+                sources.read_file(context, &path, client, project);
                 continue;
             }
             let clients = Client::parse(word);
@@ -86,20 +88,26 @@ impl Sources {
                 )));
             }
             for file in there {
-                sources.read_file(&file.path, Some(file.client), None);
+                sources.read_file(context, &file.path, Some(file.client), None);
             }
         }
         Ok(sources)
     }
 
     /// The servers of this file of the client.
-    pub(super) fn from_file(path: &Path, client: Client) -> Self {
+    pub(super) fn from_file(context: &CliContext, path: &Path, client: Client) -> Self {
         let mut sources = Self::default();
-        sources.read_file(path, Some(client), None);
+        sources.read_file(context, path, Some(client), None);
         sources
     }
 
-    fn read_file(&mut self, path: &Path, client: Option<Client>, project: Option<PathBuf>) {
+    fn read_file(
+        &mut self,
+        context: &CliContext,
+        path: &Path,
+        client: Option<Client>,
+        project: Option<PathBuf>,
+    ) {
         let text = regular_file::open(path).and_then(io::read_to_string);
         let document = match text {
             Ok(text) => DocumentForm::from_path(path)
@@ -115,7 +123,11 @@ impl Sources {
             Some(_) => ProjectStarts::All,
             None => ProjectStarts::Relative,
         };
-        let found = read_document(&document, client);
+        let mut found = read_document(&document, client);
+        let windows = context.windows_host().filter(|host| host.has(path));
+        if let Some(host) = windows {
+            found = host.drives.translate(found);
+        }
         let broken = found.invalid.into_iter();
         self.broken
             .extend(broken.map(|(name, why)| (path.to_owned(), name, why)));
@@ -137,10 +149,20 @@ fn project_folder(path: &Path, client: Option<Client>) -> Option<PathBuf> {
     Client::project_folder(path).filter(|_| !desktop)
 }
 
-/// The base folders of clients' files.
-pub(in crate::cli::commands::servers) fn client_folders(
+/// The files of all clients, those of Windows last.
+pub(in crate::cli::commands::servers) fn known_client_files(
     context: &CliContext,
-) -> Result<UserFolders, Failure> {
+    project: Option<&Path>,
+) -> Result<Vec<ClientFile>, Failure> {
+    let mut files = client_files(&client_folders(context)?, project);
+    if let Some(host) = context.windows_host() {
+        files.extend(client_files(&host.folders, None));
+    }
+    Ok(files)
+}
+
+/// The base folders of clients' files.
+fn client_folders(context: &CliContext) -> Result<UserFolders, Failure> {
     let home = context.base_dirs.home.clone();
     let home = home.ok_or_else(|| Failure::Usage("there is no home; name a file".to_owned()))?;
     let config = context

@@ -3,33 +3,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::{PACKAGE, Release, write};
 use crate::cargo_command;
 
 const FILE: &str = "mgp.cdx.json";
 
-/// Writes it into a folder; returns its path.
-pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
-    let metadata_output =
-        cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
-    let metadata_output = metadata_output.map_err(|why| format!("cargo metadata: {why}"))?;
-    if !metadata_output.status.success() {
-        return Err(String::from_utf8_lossy(&metadata_output.stderr).into_owned());
+pub(super) fn make(release: &Release) -> Result<String, String> {
+    let metadata = cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
+    let metadata = metadata.map_err(|why| format!("cargo metadata: {why}"))?;
+    if !metadata.status.success() {
+        return Err(String::from_utf8_lossy(&metadata.stderr).into_owned());
     }
     let metadata: Value =
-        serde_json::from_slice(&metadata_output.stdout).map_err(|why| why.to_string())?;
+        serde_json::from_slice(&metadata.stdout).map_err(|why| why.to_string())?;
     let lock = fs::read_to_string("Cargo.lock").map_err(|why| format!("Cargo.lock: {why}"))?;
-    let bom = render_bom(&metadata, &parse_checksums(&lock), package)?;
-    let place = folder.join(FILE);
+    let bom = render_bom(&metadata, &parse_checksums(&lock), PACKAGE)?;
     let text = serde_json::to_string_pretty(&bom).expect("a document is JSON") + "\n";
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&place, text))
-        .map_err(|why| format!("{}: {why}", place.display()))?;
+    write(&release.folder.join(FILE), text)?;
     let parts = bom["components"].as_array().map_or(0, Vec::len);
-    Ok(format!("{}: {parts} components", place.display()))
+    Ok(format!("{FILE}: {parts} components"))
 }
 
 /// The SHA-256 of each package's archive, by name and version.
