@@ -203,6 +203,7 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
                 Step::new("model checks", with_low_priority(&model_check_command()))
                     .with_test_count(),
             ),
+            left_out(Step::new("release artefacts", release_command())),
         ],
         vec![Step::new("requirement rows", rows_command())],
     ]
@@ -266,6 +267,13 @@ fn build_programs() -> Step {
 /// dependencies.
 fn built_program(name: &str) -> Command {
     Command::new(target_folder().join("debug").join(name))
+}
+
+/// Makes everything of a release from the programs of the tests, installs and uses it.
+fn release_command() -> Command {
+    let mut dist = with_low_priority(&built_program("xtask"));
+    dist.args(["dist", "--profile", "dev", "--check"]);
+    dist
 }
 
 /// A separate process, like every step.
