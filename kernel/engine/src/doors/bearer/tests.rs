@@ -28,6 +28,7 @@ fn policy() -> BearerPolicy {
         algorithms: vec![Algorithm::EdDsa, Algorithm::Es256, Algorithm::Rs256],
         agent_claim: "sub".into(),
         scopes: vec!["mcp".into()],
+        groups: Default::default(),
     }
 }
 

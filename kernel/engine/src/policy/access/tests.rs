@@ -54,6 +54,7 @@ fn defaults(kernel: DefaultPolicy) -> DefaultPolicies {
     DefaultPolicies {
         kernel,
         servers: HashMap::new(),
+        group: None,
     }
 }
 

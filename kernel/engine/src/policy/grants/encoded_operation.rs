@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::operation::v1::OperationV1;
-use super::operation::{CONDITIONAL_KIND, PATTERN_KIND};
+use super::operation::{CONDITIONAL_KIND, GROUP_KIND, PATTERN_KIND};
 use super::{
     CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
     OperationId,
@@ -23,7 +23,13 @@ const NESTING_MAX: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
 /// The kinds this build knows, by the change they parse to.
-const GRANT_KINDS: [&str; 4] = ["grant", PATTERN_KIND, CONDITIONAL_KIND, "revoke"];
+const GRANT_KINDS: [&str; 5] = [
+    "grant",
+    PATTERN_KIND,
+    CONDITIONAL_KIND,
+    GROUP_KIND,
+    "revoke",
+];
 const MEMBER_KINDS: [&str; 7] = [
     "found", "admit", "cut", "rename", "rest", "rekey", "recover",
 ];
