@@ -245,12 +245,7 @@ impl RateLimitError {
                 window_secs: MINUTE.as_secs(),
                 current,
                 retry_after_ms: to_ms(retry_after),
-                next: Some(next_call(
-                    None,
-                    "agent_calls_per_minute",
-                    retry_after,
-                    now_ms,
-                )),
+                next: None,
             }),
             Self::Day { retry_after } => Some(Denial::OverQuota {
                 what: "calls of this agent a day".into(),

@@ -277,7 +277,8 @@ mod tests {
     use super::super::replica::{LogMessage, ReplicaConfig, ReplicaContext};
     use super::super::test_logs::{
         LogWriter, admit_change, allow_change, cluster_id, cut_change, deny_change, expiring_at,
-        for_subject, for_tool, for_tool_pattern, found_cluster, node, on_condition, revoke_change,
+        for_subject, for_tool, for_tool_pattern, found_cluster, joining, node, on_condition,
+        revoke_change,
     };
     use super::*;
     use crate::cluster::clock_offset::PeerClock;
@@ -506,6 +507,118 @@ mod tests {
             assert!(owner.decide(&caller(), Some("write")).is_ok());
             assert!(!table.is_allowed(&who, &files(), read, 0), "{subject:?}");
         }
+    }
+
+    fn readers() -> Subject {
+        Subject::AgentEverywhere(AgentId::new("group.readers"))
+    }
+
+    /// EXT-216: an admin's entry puts an agent, or all of a node, into a group; nothing else does, whatever the agent's
+    /// node says or calls it.
+    #[test]
+    fn a_group_counts_by_an_admins_entry_only() {
+        let mut owner = Owner::new();
+        let granted = owner.founder.write(for_subject(allow_change(1), readers()));
+        owner.merge(granted);
+        let read = Some("read_it");
+        let not_granted = Err(Some(ForeignDenial::NotGranted));
+        assert_eq!(owner.decide(&caller(), read), not_granted);
+        // An agent that its node calls like the group, and one of a node that is no admin and writes the entry itself.
+        let impostor = node(1).agent(AgentId::new("group.readers"));
+        assert!(owner.decide(&impostor, read).is_err());
+        let admitted = owner.founder.write(admit_change(2, MemberRole::Member));
+        owner.merge(admitted);
+        let member = node(2).agent(AgentId::new("a"));
+        let mut forger = LogWriter::new(2, cluster_id());
+        let own = for_subject(
+            joining(allow_change(2), "readers"),
+            Subject::Agent(member.clone()),
+        );
+        let forged = forger.write(own);
+        owner.merge(forged);
+        assert_eq!(owner.decide(&member, read), not_granted);
+        let joined = owner.founder.write(joining(allow_change(3), "readers"));
+        owner.merge(joined);
+        assert_eq!(owner.decide(&caller(), read), Ok(()));
+        assert!(
+            owner
+                .decide(&node(1).agent(AgentId::new("b")), read)
+                .is_err()
+        );
+        let on = node(0).server(files());
+        let there = explain_remote(&owner.replica, &caller(), &on, read, 0);
+        assert_eq!(there.permission, Permission::Allow);
+        assert!(there.rule.contains("to group.readers"), "{there:?}");
+        assert!(
+            there.considered[0].contains("a@node-1 is in group.readers"),
+            "{there:?}"
+        );
+        // A denial of the agent's own wins, one of another group too; then the node is in it.
+        let own = owner.founder.write(for_tool(deny_change(4), "read_it"));
+        owner.merge(own);
+        assert_eq!(owner.decide(&caller(), read), Err(None));
+        let left = owner.founder.write(revoke_change(3));
+        owner.merge(left);
+        assert_eq!(owner.decide(&caller(), Some("write")), not_granted);
+        let all = for_subject(
+            joining(allow_change(5), "readers"),
+            Subject::AgentsAt(node(2)),
+        );
+        let all = owner.founder.write(all);
+        owner.merge(all);
+        assert_eq!(owner.decide(&member, read), Ok(()));
+    }
+
+    /// EXT-216: while it is in doubt whether an entry counts, the group gives nothing and what it is denied stays.
+    #[test]
+    fn a_membership_in_doubt_only_closes() {
+        let mut owner = Owner::new();
+        let joined = owner.other.write(joining(allow_change(1), "readers"));
+        owner.merge(joined);
+        let own = owner.founder.write(allow_change(2));
+        owner.merge(own);
+        let denied = for_tool(for_subject(deny_change(3), readers()), "read_it");
+        let denied = owner.founder.write(denied);
+        owner.merge(denied);
+        let allowed = for_tool(for_subject(allow_change(4), readers()), "read_more");
+        let allowed = owner.founder.write(allowed);
+        owner.merge(allowed);
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Err(None));
+        let unknown = owner.other.write(LogChange::Unknown("later".into()));
+        owner.merge(unknown);
+        let revoked = owner.founder.write(revoke_change(2));
+        owner.merge(revoked);
+        assert_eq!(
+            owner.decide(&caller(), Some("read_it")),
+            Err(None),
+            "it closes still"
+        );
+        let not_granted = Err(Some(ForeignDenial::NotGranted));
+        assert_eq!(
+            owner.decide(&caller(), Some("read_more")),
+            not_granted,
+            "and gives nothing"
+        );
+    }
+
+    /// EXT-216: a revoke that did not know a group's grant closes it, as it closes that of a pattern.
+    #[test]
+    fn a_revoke_of_an_agent_closes_an_unseen_grant_of_a_group() {
+        let mut owner = Owner::new();
+        let joined = owner.founder.write(joining(allow_change(1), "readers"));
+        owner.merge(joined);
+        let own = owner.founder.write(allow_change(2));
+        owner.merge(own);
+        let unseen = owner.other.write(for_subject(allow_change(3), readers()));
+        owner.founder.context.logs = [(node(1), 0)].into();
+        let revoked = owner.founder.write(revoke_change(2));
+        owner.merge(unseen);
+        owner.merge(revoked);
+        assert!(owner.decide(&caller(), Some("read_it")).is_err());
+        owner.other.context.logs = [(node(0), owner.founder.tip.next)].into();
+        let again = owner.other.write(for_subject(allow_change(4), readers()));
+        owner.merge(again);
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Ok(()));
     }
 
     /// Every reader of grants applies patterns.

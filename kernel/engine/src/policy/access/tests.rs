@@ -2,6 +2,7 @@ mod changes;
 mod conditions;
 mod explanations;
 mod foreign;
+mod groups;
 mod requests;
 mod tables;
 

@@ -78,7 +78,7 @@ fn configuration(servers: Vec<ServerSpec>, invalid: Vec<(ServerId, String)>) -> 
         invalid,
         policy: DefaultPolicies {
             kernel: DefaultPolicy::OptOut,
-            servers: HashMap::new(),
+            servers: std::collections::HashMap::new(),
             group: None,
         },
     }
