@@ -321,6 +321,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         return Err(Refusal::BadParams(why.into()));
     }
     let (agent, place) = (target.agent.clone(), target.place.clone());
+    let unseen = unseen_claims(cx, &agent);
     let explained = if cluster::is_cluster_entry(&agent, &place.server) {
         cluster::explain(cx, target).await?
     } else {
@@ -351,10 +352,20 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         .collect();
     let is_allowed = explained.permission == Permission::Allow || !explained.conditions.is_empty();
     json_outcome(&Explanation {
-        notes: [explained.notes, called, places, scopes, guards].concat(),
+        notes: [explained.notes, unseen, called, places, scopes, guards].concat(),
         waits: is_allowed.then(|| pending_approval(cx, &place)).flatten(),
         ..explained
     })
+}
+
+/// That the claims of an agent's tokens may give it groups that are not known now.
+fn unseen_claims(cx: &Context, agent: &AgentId) -> Vec<String> {
+    let mut groups = cx.name_sources.configured_groups.values();
+    let is_mapped = groups.any(|claims| !claims.is_empty());
+    let is_seen = agent.is_remote() || !cx.name_sources.directory.claimed_groups(agent).is_empty();
+    let note = "groups that its token gives it count, and are known here while it has a session";
+    let is_unseen = is_mapped && !is_seen;
+    is_unseen.then(|| note.to_owned()).into_iter().collect()
 }
 
 /// What the operator has yet to approve before a call of this can be made.

@@ -107,7 +107,7 @@ impl RuleTarget {
 
 /// The id of another node's agent contains the whole node id: it is displayed as typed.
 pub(super) fn agent_label(agent: &str, typed: &str) -> String {
-    let pattern = typed.starts_with(AgentId::ALL);
+    let pattern = typed.starts_with(AgentId::ALL) || typed.starts_with(AgentId::GROUP_PREFIX);
     match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) && !pattern {
         true => format!("{}{typed}", AgentId::PREFIX),
         false if agent.contains('@') => typed.to_owned(),

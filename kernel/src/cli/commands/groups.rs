@@ -56,17 +56,11 @@ fn show(context: &CliContext, typed: &str) -> Result<(), Failure> {
             .await?;
         let ListedGroups { groups } = parse_result(&answer)?;
         let group = find_group(groups, name)?;
-        let mut grants = Vec::new();
-        // Grants of the group of this node, and of that of the cluster.
-        for grantee in ["", "@*"] {
-            let grantee = format!("{}{name}{grantee}", AgentId::GROUP_PREFIX);
-            let params = json!({ "agent_id": grantee });
-            let answer = client
-                .call(access::List::METHOD, &params, PROGRESS_TITLE)
-                .await?;
-            grants.extend(parse_result::<AccessList>(&answer)?.entries);
-        }
-        Ok((group, grants))
+        // Those of the group of this node, and of that of the cluster.
+        let params = json!({ "agent_id": format!("{}{name}", AgentId::GROUP_PREFIX) });
+        let method = access::List::METHOD;
+        let answer = client.call(method, &params, PROGRESS_TITLE).await?;
+        Ok((group, parse_result::<AccessList>(&answer)?.entries))
     })?;
     if context.json {
         let mut shown = json!(group);

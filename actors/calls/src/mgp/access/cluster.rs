@@ -5,7 +5,7 @@ use mgp_engine::policy::access::{self, GrantRequestError};
 use mgp_engine::policy::grants::{GrantChange, GrantStatus, LogChange, LoggedGrant};
 use mgp_engine::replication::remote_rules;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
-use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Permission, Revoke};
+use mgp_protocol::mgp::access::{Entry, EntryType, Explanation, Grant, List, Permission, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
 use mgp_protocol::refusal::Refusal;
 
@@ -135,6 +135,13 @@ pub(super) async fn revoke(
 /// Why a revoke would not close what it names, and what does.
 fn still_allowed_refusal(entry: &Entry) -> Refusal {
     let (agent, server) = (&entry.agent_id, &entry.server_id);
+    if entry.entry_type == EntryType::GroupMember {
+        let group = server.trim_end_matches(CLUSTER_GROUP);
+        return Refusal::BadParams(format!(
+            "nothing is taken back: {agent} is in {group} ({}); take all of it out with `mgp groups remove {group} '{agent}'`",
+            entry.grant_id
+        ));
+    }
     let place = match &entry.tool_name {
         Some(tool) => format!("{server}:{tool}"),
         None => server.clone(),
