@@ -109,7 +109,7 @@ pub(super) async fn execute(
 /// An agent that may not know gets the same answer for what is denied and what does not exist.
 fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
     if caller.operator {
-        query.agent_id = resolve_agent_id(&cx.name_sources, &query.agent_id)?;
+        query.agent_id = resolve_grantee(&cx.name_sources, &query.agent_id)?;
     }
     access::authorize(who, GrantRequest::Query(&query.agent_id))
         .map_err(GrantRequestError::into_refusal)?;
@@ -316,7 +316,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         explain.tool_name.as_deref(),
         false,
     )?;
-    if target.agent.is_pattern() || target.agent.is_group() {
+    if target.agent.is_pattern() {
         let why = "an explanation is about one agent: name it, as in alice@desk";
         return Err(Refusal::BadParams(why.into()));
     }
@@ -495,13 +495,6 @@ impl GrantTarget {
             place: place.value,
         })
     }
-}
-
-/// The id of the named agent, whether it exists or not.
-fn resolve_agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
-    let agent =
-        name_sources::require_name(name_sources.name_resolver().resolve_agent(name), false)?;
-    Ok(agent.value.to_string())
 }
 
 /// The id of whom an entry is for, whether somebody is called so or not.

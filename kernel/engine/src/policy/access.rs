@@ -93,6 +93,11 @@ impl Principal {
         }
     }
 
+    /// True for a group, where one is explained.
+    fn is_group(&self) -> bool {
+        self.agent().is_some_and(AgentId::is_group)
+    }
+
     /// The groups that its token gives it, if any.
     fn claimed_groups(&self) -> Option<&ClaimedGroups> {
         match self {

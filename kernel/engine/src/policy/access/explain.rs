@@ -130,7 +130,8 @@ fn local_memberships(
         Some((group, *effect, sentence))
     });
     let mut all: Vec<_> = entered.chain(claimed).collect();
-    if let Some((group, effect)) = defaults.group.as_ref().filter(|_| all.is_empty())
+    let is_in_none = all.is_empty() && !subject.is_group();
+    if let Some((group, effect)) = defaults.group.as_ref().filter(|_| is_in_none)
         && let Some(group) = group.group()
     {
         let sentence = format!("{who} is in {group}: the group of agents that are in no other");

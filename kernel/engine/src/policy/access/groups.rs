@@ -74,7 +74,8 @@ impl GrantTable {
         let entered = held.map(|held| &*held.groups).unwrap_or_default();
         let claimed = principal.claimed_groups();
         let is_in_none = entered.is_empty() && claimed.is_none_or(ClaimedGroups::is_empty);
-        let default = self.defaults.group.as_ref().filter(|_| is_in_none);
+        let default = self.defaults.group.as_ref();
+        let default = default.filter(|_| is_in_none && !principal.is_group());
         let claimed = claimed.into_iter().flat_map(ClaimedGroups::iter);
         entered.iter().chain(claimed).chain(default)
     }

@@ -38,7 +38,7 @@ pub enum RemoteDenial {
 
 /// Whom an entry is for: one for the agent decides before one for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Via {
+enum GrantPath {
     /// The agent, by its name or a pattern.
     Itself,
     /// A group that it is in.
@@ -136,11 +136,11 @@ impl Replica {
     ) -> Option<&LoggedGrant> {
         let all = self.logs.grants();
         let own = all.for_agent(caller);
-        let own = own.map(|granted| (Via::Itself, granted, EntryEffect::Whole));
+        let own = own.map(|granted| (GrantPath::Itself, granted, EntryEffect::Whole));
         let groups = self.groups_of(caller, now_ms).into_iter();
         let of_groups = groups.flat_map(|(group, effect)| {
             let granted = all.for_subject(&Subject::cluster_group(&group));
-            granted.map(move |granted| (Via::Group, granted, effect))
+            granted.map(move |granted| (GrantPath::Group, granted, effect))
         });
         let candidates = own.chain(of_groups).filter_map(|(via, granted, effect)| {
             let specificity = granted.grant.resource.specificity(on, tool)?;

@@ -67,6 +67,10 @@ async fn a_group_is_granted_in_place_of_an_agent() {
         joined.starts_with("agent.alice is in group.readers: entry"),
         "{joined}"
     );
+    let explained = kernel
+        .mgp_json(&["explain", "group.readers", "it:count"])
+        .await;
+    assert_eq!(explained["permission"], "allow", "{explained:#}");
     let listed = kernel.mgp_json(&["groups", "list"]).await;
     let group = &listed["groups"][0];
     assert_eq!(

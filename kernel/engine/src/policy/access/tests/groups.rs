@@ -36,7 +36,7 @@ fn claims(groups: &[(&str, EntryEffect)]) -> Principal {
     )
 }
 
-fn may(table: &GrantTable, who: &Principal, tool: &str) -> bool {
+fn opens(table: &GrantTable, who: &Principal, tool: &str) -> bool {
     let decision = table.decide(who, &server("files"), Some(tool), NOW);
     let allowed = decision.permission == Permission::Allow;
     assert_eq!(table.lease(&decision).is_some(), allowed);
@@ -63,19 +63,19 @@ fn own_entries_decide_before_those_of_groups() {
     give(&mut grants, 7, &to("a", Some("delete"), Allow));
     let closed = table(&grants, DefaultPolicy::OptIn);
     let (who, other) = (agent("a"), agent("b"));
-    assert!(may(&closed, &who, "read") && !may(&closed, &other, "read"));
+    assert!(opens(&closed, &who, "read") && !opens(&closed, &other, "read"));
     assert!(
-        !may(&closed, &who, "write"),
+        !opens(&closed, &who, "write"),
         "of two groups the denial wins"
     );
     assert!(
-        may(&closed, &who, "delete"),
+        opens(&closed, &who, "delete"),
         "the agent's own entry decides"
     );
     give(&mut grants, 8, &to("a", None, Deny));
     let closed = table(&grants, DefaultPolicy::OptOut);
-    assert!(!may(&closed, &who, "read") && may(&closed, &who, "delete"));
-    assert!(!may(&closed, &who, "write"), "the tool is more specific");
+    assert!(!opens(&closed, &who, "read") && opens(&closed, &who, "delete"));
+    assert!(!opens(&closed, &who, "write"), "the tool is more specific");
     let decision = closed.decide(&who, &server("files"), Some("write"), NOW);
     assert!(
         decision
@@ -154,12 +154,13 @@ fn a_membership_gives_and_takes_until_it_is_revoked() {
         &to("group.readers", None, Permission::Allow),
     );
     let without = table(&grants, DefaultPolicy::OptIn);
-    assert!(!may(&without, &agent("a"), "read"));
+    assert!(!opens(&without, &agent("a"), "read"));
     give(&mut grants, 2, &joins("a", "group.readers"));
     let all = [AgentId::new("a")].into();
     let with = without.with_changes(&all, &grants, &authority(), NOW, 2);
     assert!(
-        may(&with, &agent("a"), "read") && with.is_server_open(&agent("a"), &server("files"), NOW)
+        opens(&with, &agent("a"), "read")
+            && with.is_server_open(&agent("a"), &server("files"), NOW)
     );
     assert_ne!(without.audience(&agent("a")), with.audience(&agent("a")));
     let pass = with
@@ -177,11 +178,11 @@ fn a_membership_gives_and_takes_until_it_is_revoked() {
     );
     assert_eq!(take(&mut grants, &leaves("a", "group.readers")), 1);
     let after = with.with_changes(&all, &grants, &authority(), NOW, 3);
-    assert!(!may(&after, &agent("a"), "read") && !after.is_lease_valid(pass, NOW));
+    assert!(!opens(&after, &agent("a"), "read") && !after.is_lease_valid(pass, NOW));
     assert_ne!(with.audience(&agent("a")), after.audience(&agent("a")));
     // The group's grants are of its name: a later member has them.
     give(&mut grants, 4, &joins("b", "group.readers"));
-    assert!(may(
+    assert!(opens(
         &table(&grants, DefaultPolicy::OptIn),
         &agent("b"),
         "read"
@@ -233,14 +234,14 @@ fn a_narrowed_claim_gives_nothing_and_still_denies() {
     for policy in [DefaultPolicy::OptIn, DefaultPolicy::OptOut] {
         let table = table(&grants, policy);
         let whole = claims(&[("group.readers", EntryEffect::Whole)]);
-        assert!(may(&table, &whole, "read") && !may(&table, &whole, "write"));
+        assert!(opens(&table, &whole, "read") && !opens(&table, &whole, "write"));
         let narrowed = claims(&[("group.readers", EntryEffect::Closing)]);
         assert_eq!(
-            may(&table, &narrowed, "read"),
+            opens(&table, &narrowed, "read"),
             policy == DefaultPolicy::OptOut
         );
         assert!(
-            !may(&table, &narrowed, "write"),
+            !opens(&table, &narrowed, "write"),
             "else the scope would give"
         );
         let decision = table.decide(&narrowed, &server("files"), Some("maybe"), NOW);
@@ -249,14 +250,14 @@ fn a_narrowed_claim_gives_nothing_and_still_denies() {
             ("group.readers", EntryEffect::Closing),
             ("group.else", EntryEffect::Whole),
         ]);
-        assert!(!may(&table, &both, "write"));
+        assert!(!opens(&table, &both, "write"));
         let set = Principal::InGroups(
             AgentId::new("a"),
             Some(SetName::parse("none").unwrap()),
             ClaimedGroups::default(),
         );
         assert!(
-            !may(&table.with_sets(Arc::default(), 9), &set, "read"),
+            !opens(&table.with_sets(Arc::default(), 9), &set, "read"),
             "a set narrows"
         );
     }
@@ -277,10 +278,14 @@ fn the_default_group_is_for_agents_in_no_other() {
         ..defaults(DefaultPolicy::OptOut)
     };
     let table = GrantTable::build(&grants, &authority(), policies.clone(), NOW, 1);
-    assert!(!may(&table, &agent("a"), "read") && may(&table, &agent("b"), "read"));
-    assert!(may(&table, &operator(), "read"));
+    assert!(!opens(&table, &agent("a"), "read") && opens(&table, &agent("b"), "read"));
+    assert!(opens(&table, &operator(), "read"));
+    assert!(
+        opens(&table, &agent("group.readers"), "read"),
+        "a group is in none"
+    );
     let claimed = claims(&[("group.readers", EntryEffect::Closing)]);
-    assert!(may(&table, &claimed, "read"), "it is in one");
+    assert!(opens(&table, &claimed, "read"), "it is in one");
     let found = explain(
         &grants,
         &authority(),
@@ -294,7 +299,7 @@ fn the_default_group_is_for_agents_in_no_other() {
     assert!(found.considered[0].contains("in no other"), "{found:?}");
     take(&mut grants, &leaves("b", "group.readers"));
     let table = GrantTable::build(&grants, &authority(), policies, NOW, 2);
-    assert!(!may(&table, &agent("b"), "read"));
+    assert!(!opens(&table, &agent("b"), "read"));
 }
 
 /// EXT-212: a group is in no group, a membership has no end and no condition, and an agent is in a bounded number.
