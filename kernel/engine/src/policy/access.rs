@@ -36,9 +36,8 @@ pub(crate) use self::explain::{
 };
 pub use self::explain::{explain, explain_local_denial, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
-use self::groups::CallerRules;
 pub(crate) use self::groups::GROUPS_OF_AGENT_MAX;
-pub use self::groups::{CONFIGURED_GROUPS_MAX, ClaimedGroups, GroupMembership};
+pub use self::groups::{CONFIGURED_GROUPS_MAX, ClaimedGroups};
 #[cfg(test)]
 pub(crate) use self::requests::PATTERNS_MAX;
 pub use self::requests::{
@@ -254,6 +253,29 @@ impl AgentRules {
             GrantResource::Tools(_, tools) => self.patterns.push((tools.clone(), entry)),
             GrantResource::Permission(_) | GrantResource::Group(_) => {}
         }
+    }
+}
+
+/// A group of a caller, and what of the group's entries counts for it.
+pub type GroupMembership = (AgentId, EntryEffect);
+
+/// The entries that apply to a caller at one server.
+#[derive(Clone, Debug)]
+struct CallerRules<O, G> {
+    /// Those for the caller itself.
+    own: O,
+    /// Those of its groups.
+    groups: G,
+}
+
+impl<'a, O, G> CallerRules<O, G>
+where
+    O: Iterator<Item = &'a AgentRules> + Clone,
+    G: Iterator<Item = &'a AgentRules> + Clone,
+{
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a, O, G> {
+        self.own.clone().chain(self.groups.clone())
     }
 }
 

@@ -8,16 +8,13 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, GroupName, ServerId};
 
 use super::agent_rules::AgentRuleSet;
-use super::{AgentRules, Audience, EntryEffect, GrantTable, Principal};
+use super::{AgentRules, Audience, CallerRules, GrantTable, GroupMembership, Principal};
 
 /// Most groups that the configuration gives limits, and most that the claims of tokens are mapped to. Each group of a
 /// caller is looked up on its calls, and a person can review that many.
 pub const CONFIGURED_GROUPS_MAX: usize = 64;
 /// Most groups that entries give one agent, for the same reason.
 pub(crate) const GROUPS_OF_AGENT_MAX: usize = 32;
-
-/// A group of a caller, and what of the group's entries counts for it.
-pub type GroupMembership = (AgentId, EntryEffect);
 
 /// The groups that a caller's token gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,26 +38,6 @@ impl ClaimedGroups {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
-    }
-}
-
-/// The entries that apply to a caller at one server.
-#[derive(Clone, Debug)]
-pub(super) struct CallerRules<O, G> {
-    /// Those for the caller itself.
-    pub(super) own: O,
-    /// Those of its groups.
-    pub(super) groups: G,
-}
-
-impl<'a, O, G> CallerRules<O, G>
-where
-    O: Iterator<Item = &'a AgentRules> + Clone,
-    G: Iterator<Item = &'a AgentRules> + Clone,
-{
-    /// All of them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a, O, G> {
-        self.own.clone().chain(self.groups.clone())
     }
 }
 
