@@ -30,7 +30,8 @@ jwks_url = "https://a" #> "https://b" waits
 agent_claim = "a" #> "b" waits
 scopes = [] #> ["a"] waits
 group_claim = "a" #> "b" waits
-groups = { a = "readers" } #> { a = "writers" } waits
+groups = { a = "a", b = "a" } #> { a = "a", b = "b" } waits
+group_scopes = { a = "a" } #> { a = "b" } waits
 algorithms = ["RS256"] #> ["ES256"] waits
 accept_tokens = true #> false waits
 [lite]
@@ -83,7 +84,7 @@ desktop = false #> true waits
 command = ["a"] #> ["b"] waits
 webhook = "https://a" #> "https://b" waits
 webhook_secret = "0123456789abcdef0" #> "0123456789abcdef1" waits
-[groups.readers]
+[groups.a]
 calls_per_minute = 1 #> 2 waits
 calls_per_day = 1 #> 2 waits
 bytes_per_day = 1 #> 2 waits
@@ -383,9 +384,11 @@ fn every_change_is_applied_or_reported() {
         let section = match key.as_str() {
             "users" => "socket.users".to_owned(),
             "groups" => "oauth.groups".to_owned(),
+            "group_scopes" => "oauth.group_scopes".to_owned(),
             _ => section,
         };
-        let key = key.replace("users", "a").replace("groups", "a");
+        let key = key.replace("users", "a").replace("groups", "b");
+        let key = key.replace("group_scopes", "a");
         let want = format!("[{section}] {key} changed: takes effect after `mgp down && mgp up`");
         assert_eq!(told, Vec::from_iter((fate != "live").then_some(want)));
     }
@@ -395,6 +398,7 @@ fn every_change_is_applied_or_reported() {
 fn starred(key: &str) -> String {
     key.replace("\"agent.a\"", "*")
         .replace("sets.a", "sets.*")
+        .replace("groups.a", "groups.*")
         .replace("mcpl.inference.servers.x", "mcpl.inference.servers.*")
         .replace("mcpl.providers.p", "mcpl.providers.*")
         .replace("mcpl.servers.x", "mcpl.servers.*")
