@@ -234,7 +234,7 @@ impl ExplainedGrant<'_> {
     pub(crate) fn for_member(self, effect: EntryEffect) -> Option<Self> {
         match (effect, self.granted.grant.permission) {
             (EntryEffect::Whole, _) | (EntryEffect::Closing, Permission::Deny) => Some(self),
-            (EntryEffect::Closing, Permission::Allow) => self.is_closing.then(|| Self {
+            (EntryEffect::Closing, Permission::Allow) => self.is_closing.then_some(Self {
                 status: GrantStatus::Pending,
                 ..self
             }),

@@ -120,9 +120,10 @@ impl GrantTable {
             return base;
         }
         // Without groups all is open to such a caller.
-        let base = match base {
-            Audience::All => Audience::Common(self.defaults_since),
-            base => base,
+        let base = if base == Audience::All {
+            Audience::Common(self.defaults_since)
+        } else {
+            base
         };
         Audience::InGroups(Box::new(base), groups.into_iter().collect())
     }
