@@ -314,6 +314,7 @@ impl Cluster {
                 local_name: is_in.then(|| cluster.name()),
                 without_patterns: cluster.links.linked_nodes_without(WireFeatures::PATTERNS),
                 without_conditions: cluster.links.linked_nodes_without(WireFeatures::CONDITIONS),
+                without_groups: cluster.links.linked_nodes_without(WireFeatures::GROUPS),
                 others,
             }
         })

@@ -240,6 +240,7 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/kernel/shares/list" => operator(|t, _| ready_outcome(t.operator.list_shares())),
         "mgp/kernel/state/log" => operator(call!(mcpl::state::state_log)),
         "mgp/kernel/state/rollback" => operator(call!(mcpl::state::roll_back_for_operator)),
+        "mgp/kernel/groups/list" => operator(call!(mgp::groups::list)),
         "mgp/kernel/sets/list" => operator(operate!(list_sets())),
         "mgp/kernel/mcpl/sets" => operator(|t, _| ready_outcome(t.operator.list_feature_sets())),
         "mgp/kernel/mcpl/switch" => operator(operate!(switch_feature_sets)),

@@ -198,7 +198,7 @@ fn runnable_configuration(loaded: &LoadedConfig) -> Configuration {
     Configuration {
         servers: valid.collect(),
         invalid: invalid.collect(),
-        policy: loaded.kernel.access.default_policy,
+        policy: loaded.kernel.access.to_policies(),
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
 use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_json::Splice;
@@ -84,6 +85,8 @@ pub struct Agent {
     operator: bool,
     /// The agent that the operator impersonates on this connection.
     acts_as: OnceLock<AgentId>,
+    /// The groups of the token that opened it.
+    groups: OnceLock<ClaimedGroups>,
     channel: AgentChannel,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
@@ -124,6 +127,7 @@ impl Agent {
             id,
             operator,
             acts_as: OnceLock::new(),
+            groups: OnceLock::new(),
             channel,
             caller: OnceLock::new(),
             ready: Flag::default(),
@@ -222,6 +226,18 @@ impl Agent {
         self.operator && self.acts_as.get().is_none()
     }
 
+    /// Sets the groups of its token, before any message.
+    pub fn set_groups(&self, groups: ClaimedGroups) {
+        // Once: a session has the groups of the token that opened it.
+        let _ = self.groups.set(groups);
+    }
+
+    /// The groups of the token that opened it.
+    #[must_use]
+    pub fn groups(&self) -> ClaimedGroups {
+        self.groups.get().cloned().unwrap_or_default()
+    }
+
     /// Makes the operator act as one of the agents, with that agent's rights only.
     ///
     /// # Errors
@@ -249,6 +265,7 @@ impl Agent {
         let caller = Arc::new(Caller {
             connection: self.connection,
             agent: self.id().clone(),
+            groups: self.groups(),
             operator: self.is_operator(),
             view,
             version,

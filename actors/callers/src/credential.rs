@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_protocol::ids::AgentId;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,8 @@ const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Credential {
     /// The agent.
     pub agent: AgentId,
+    /// The groups that its token gives it.
+    pub groups: ClaimedGroups,
     /// True for the operator's credential: a browser that is signed in to the console.
     operator: bool,
     /// When it expires, in milliseconds since 1970.
@@ -29,6 +32,7 @@ impl Credential {
     pub fn permanent(agent: AgentId) -> Self {
         Self {
             agent,
+            groups: ClaimedGroups::default(),
             operator: false,
             until_ms: None,
             revocation: None,
@@ -49,6 +53,13 @@ impl Credential {
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.operator
+    }
+
+    /// Sets the groups of its token.
+    #[must_use]
+    pub fn with_groups(mut self, groups: ClaimedGroups) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// Sets the expiry, in milliseconds since 1970.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
-use mgp_engine::policy::access::GrantTable;
+use mgp_engine::policy::access::{ClaimedGroups, GrantTable};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_json::{Splice, member, quote};
@@ -160,6 +160,16 @@ impl Directory {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The groups that the token of a connected session gives this agent.
+    #[must_use]
+    pub fn claimed_groups(&self, agent: &AgentId) -> ClaimedGroups {
+        let all = self.connections_of(Some(agent)).into_iter();
+        let mut claimed = all.map(|agent| agent.groups());
+        claimed
+            .find(|groups| !groups.is_empty())
+            .unwrap_or_default()
     }
 
     /// Returns a filter: may a caller use this server now?

@@ -52,6 +52,21 @@ pub struct Policies {
     pub confirmation: ConfirmationRules,
 }
 
+impl Policies {
+    /// Counts a call of an agent.
+    ///
+    /// # Errors
+    /// The limit of the agent or of one of its groups that is reached.
+    pub(crate) fn count_call(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.rates.count_call(&self.access.table(), caller)
+    }
+
+    /// Counts the bytes of a call that was made.
+    pub(crate) fn count_bytes(&self, caller: &Caller, bytes: usize) {
+        self.rates.count_bytes(&self.access.table(), caller, bytes);
+    }
+}
+
 /// One check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {

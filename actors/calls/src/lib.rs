@@ -46,6 +46,7 @@ pub mod mgp {
     pub mod calls;
     pub mod discovery;
     pub mod events;
+    pub mod groups;
     pub mod kernel_tool;
     pub mod recorder;
     pub mod stream;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mgp_engine::doors::name_resolver::{NameError, NameResolver, ResolvedName, UnavailableNode};
 use mgp_engine::node_names::NodeNames;
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_protocol::ids::{AgentId, GroupName, NodeId};
 use mgp_protocol::refusal::Refusal;
 
 use crate::skill_table::SkillTable;
@@ -29,6 +29,8 @@ pub struct NameSources {
     pub access: AccessHandle,
     /// Agents that the configuration names.
     pub configured: BTreeSet<AgentId>,
+    /// Groups that the configuration names, each with the issuer's groups that give it.
+    pub configured_groups: BTreeMap<GroupName, Vec<String>>,
     /// The skills of servers, which grants name as they do tools.
     pub skills: Arc<SkillTable>,
     /// The nodes of the cluster.
@@ -48,6 +50,8 @@ pub struct ClusterNames {
     pub without_patterns: Vec<NodeId>,
     /// The linked ones that do not read grants with conditions.
     pub without_conditions: Vec<NodeId>,
+    /// The linked ones that do not read grants with groups.
+    pub without_groups: Vec<NodeId>,
 }
 
 /// Tells what nodes are called at the moment.
@@ -77,6 +81,13 @@ impl NodeNaming {
     #[must_use]
     pub(crate) fn without_conditions(&self) -> Vec<String> {
         let older = (self.0)().without_conditions;
+        older.into_iter().map(|node| self.name(node)).collect()
+    }
+
+    /// What the linked nodes are called that do not read grants with groups.
+    #[must_use]
+    pub(crate) fn without_groups(&self) -> Vec<String> {
+        let older = (self.0)().without_groups;
         older.into_iter().map(|node| self.name(node)).collect()
     }
 
@@ -110,7 +121,9 @@ impl NameSources {
             .into_iter()
             .map(|(agent, _)| agent);
         let table = self.access.table();
-        let granted = table.agents().cloned();
+        let granted = table.agents().filter(|agent| !agent.is_group()).cloned();
+        let groups = self.configured_groups.keys().cloned();
+        let groups = groups.chain(table.groups()).collect();
         let agents = registered_agents.chain(granted).chain(self.directory.ids());
         let servers = self.servers.load();
         let listed = servers.iter().map(|(id, handle)| {
@@ -133,6 +146,7 @@ impl NameSources {
             unavailable: away,
             agents: agents.chain(self.configured.iter().cloned()).collect(),
             servers: listed.collect(),
+            groups,
         }
     }
 }

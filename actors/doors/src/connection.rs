@@ -36,6 +36,7 @@ use mgp_callers::agent::{Agent, AgentChannel, send_line};
 use mgp_callers::request::{
     Caller, CallerSession, GuardedAnswer, Outcome, Request, identity, panic_refusal, render_answer,
 };
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_runtime::trace::Trace;
 use mgp_runtime::{ActorCountGuard, CountedKind, task};
 
@@ -67,7 +68,7 @@ pub(crate) struct ConnectionState {
 /// `view` the agent may choose one with `mgp/door/open`.
 pub async fn serve<R, W>(
     context: EndpointContext,
-    id: AgentId,
+    (id, groups): (AgentId, ClaimedGroups),
     operator: bool,
     view: Option<CatalogView>,
     leave: CancellationToken,
@@ -83,6 +84,7 @@ pub async fn serve<R, W>(
         context.message_budgets.message_max(),
     );
     let agent = Agent::new(id, operator, AgentChannel::Line(sink.clone()));
+    agent.set_groups(groups);
     let actor = ConnectionActor {
         endpoint: context.clone(),
         agent: agent.clone(),
@@ -354,6 +356,7 @@ impl Inbound {
             stated.check_version()?;
             let arrival = StatelessRequest {
                 agent: self.agent.id().clone(),
+                groups: self.agent.groups(),
                 operator: self.agent.is_operator(),
                 session: CallerSession::Stateless,
                 address: None,
@@ -399,6 +402,7 @@ impl Inbound {
             Arc::new(Caller {
                 connection: self.agent.connection,
                 agent: self.agent.id().clone(),
+                groups: self.agent.groups(),
                 operator: self.agent.is_operator(),
                 view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 version: Version::LATEST_LEGACY,
@@ -427,7 +431,12 @@ impl Inbound {
             self.set_working_folder(folder)?;
         }
         let view = parse_view(&open)?;
-        let principal = identity(self.agent.id(), self.agent.is_operator(), &view);
+        let principal = identity(
+            self.agent.id(),
+            self.agent.is_operator(),
+            &view,
+            &self.agent.groups(),
+        );
         if !self.endpoint.routes.is_view_known(&view, &principal) {
             return Err(match view {
                 CatalogView::Set(set) => Refusal::BadParams(self.unknown_set_message(&set, owner)),

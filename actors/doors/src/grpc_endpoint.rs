@@ -22,7 +22,6 @@ use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::codegen::Service;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_grpc::{BuiltinServices, HEALTH_PATH, REFLECTION_ALPHA_PATH, REFLECTION_PATH, SERVICE};
-use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
 use tokio::time::Instant;
@@ -34,6 +33,7 @@ use crate::http_endpoint::{
     AuthError, HttpEndpoint, backpressure_message, run_until_credential_ends,
 };
 use crate::lite::Lite;
+use crate::lite::LiteCaller;
 use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
@@ -104,12 +104,12 @@ impl GrpcEndpoint {
             }
         };
         peer.auth.mark_authenticated(pass.agent.as_str());
-        let principal = identity(&pass.agent, false, &view);
+        let principal = identity(&pass.agent, false, &view, &pass.groups);
         if !self.http.endpoint.routes.is_view_known(&view, &principal) {
             let message = "no such set for this caller; `mgp sets list` shows the known ones";
             return status_response(&new_status(Code::NotFound, "NO_SUCH_SET", message));
         }
-        let entering = pin!(self.serve_in_context(lite, request, (pass.agent.clone(), view)));
+        let entering = pin!(self.serve_in_context(lite, request, LiteCaller::new(&pass, view)));
         let entered = run_until_credential_ends(&pass, entering).await;
         entered.unwrap_or_else(|| self.reject_ended_credential(&pass))
     }
@@ -118,7 +118,7 @@ impl GrpcEndpoint {
         &self,
         lite: Arc<Lite>,
         request: Request<RequestBody>,
-        principal: (AgentId, CatalogView),
+        caller: LiteCaller,
     ) -> Response<ReplyBody> {
         let path = request.uri().path();
         if [REFLECTION_PATH, REFLECTION_ALPHA_PATH]
@@ -131,7 +131,7 @@ impl GrpcEndpoint {
             let message = format!("no such method; the service is {SERVICE}, as reflection tells");
             return status_response(&new_status(Code::Unimplemented, "NO_SUCH_METHOD", &message));
         }
-        self.serve_call(lite, request, principal)
+        self.serve_call(lite, request, caller)
             .await
             .unwrap_or_else(|refused| status_response(&refused))
     }
@@ -141,19 +141,19 @@ impl GrpcEndpoint {
         &self,
         lite: Arc<Lite>,
         request: Request<RequestBody>,
-        (agent, view): (AgentId, CatalogView),
+        caller: LiteCaller,
     ) -> Result<Response<ReplyBody>, Status> {
         let began = Instant::now();
         let terms = CallMetadata::parse(request.headers())?;
         let bodies = &self.http.endpoint.message_budgets;
         let (head, body) = request.into_parts();
-        let message = request_message::read_message(body, bodies, &agent).await?;
+        let message = request_message::read_message(body, bodies, &caller.agent).await?;
         if head.uri.path().ends_with("/GetTools") {
             request_message::check_message::<Empty>(&message)?
         } else {
             request_message::check_message::<ToolRequest>(&message)?
         }
-        let budget = self.http.endpoint.directory.responses.budget(&agent);
+        let budget = self.http.endpoint.directory.responses.budget(&caller.agent);
         if budget.is_full() {
             let message = backpressure_message(&budget);
             return Err(new_status(Code::ResourceExhausted, "UNREAD", &message));
@@ -162,8 +162,7 @@ impl GrpcEndpoint {
         let call = RpcCall {
             forwarded: lite.forwarded_headers(&head.headers).into(),
             lite,
-            agent,
-            view,
+            caller,
             metadata: terms,
             began_at: began,
             arguments_max: bodies.message_max(),

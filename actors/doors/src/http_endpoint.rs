@@ -37,7 +37,7 @@ use self::responses::{
 };
 use crate::console::Console;
 use crate::endpoint_context::EndpointContext;
-use crate::lite::Lite;
+use crate::lite::{Lite, LiteCaller};
 use crate::oauth::{SET_PREFIX, WELL_KNOWN};
 use crate::session::{Session, Sessions};
 use mgp_callers::Credential;
@@ -198,7 +198,7 @@ impl HttpEndpoint {
         view: CatalogView,
         pass: Credential,
     ) -> Response<ReplyBody> {
-        let principal = identity(&pass.agent, pass.is_operator(), &view);
+        let principal = identity(&pass.agent, pass.is_operator(), &view, &pass.groups);
         if !self.endpoint.routes.is_view_known(&view, &principal) {
             return refusal_response(StatusCode::NOT_FOUND, &unknown_endpoint_message(&view));
         }
@@ -251,7 +251,6 @@ impl HttpEndpoint {
         view: CatalogView,
         pass: &Credential,
     ) -> Response<ReplyBody> {
-        let agent = &pass.agent;
         match (way, request.method()) {
             (EndpointPath::Streamable, &Method::POST) => {
                 post::handle_post(&self, request, view, pass).await
@@ -264,20 +263,22 @@ impl HttpEndpoint {
                 self.handle_delete(&request, &view, pass)
             }
             (EndpointPath::Streamable, _) => method_not_allowed("GET, POST, DELETE"),
-            (EndpointPath::Sse, &Method::GET) => self.http_sse.open(&self, view, agent.clone()),
+            (EndpointPath::Sse, &Method::GET) => self.http_sse.open(&self, view, pass),
             (EndpointPath::Sse, _) => method_not_allowed("GET"),
             (EndpointPath::SseMessages, &Method::POST) => {
-                self.http_sse.post(&self, request, agent).await
+                self.http_sse.post(&self, request, pass).await
             }
             (EndpointPath::Lite(endpoint), &Method::POST) => match &self.lite {
                 Some(lite) => {
-                    lite::handle_post((&self, lite), endpoint, request, view, agent.clone()).await
+                    let caller = LiteCaller::new(pass, view);
+                    lite::handle_post((&self, lite), endpoint, request, caller).await
                 }
                 None => empty_response(StatusCode::NOT_FOUND),
             },
             (EndpointPath::Api(meant), _) => match &self.lite {
                 Some(lite) => {
-                    openapi::handle((&self, lite), meant, request, view, agent.clone()).await
+                    let caller = LiteCaller::new(pass, view);
+                    openapi::handle((&self, lite), meant, request, caller).await
                 }
                 None => empty_response(StatusCode::NOT_FOUND),
             },
@@ -361,6 +362,8 @@ impl HttpEndpoint {
             .and_then(|id| self.sessions.get(id))
             .filter(|s| s.caller.agent == pass.agent && s.caller.view == *view)
             .filter(|s| s.caller.operator == pass.is_operator())
+            // A token with other groups opens a session of its own.
+            .filter(|s| s.caller.groups == pass.groups)
             .ok_or_else(|| Box::new(unknown_session_response()))?;
         headers::check_version(request.headers(), session.caller.version)
             .map_err(|message| Box::new(refusal_response(StatusCode::BAD_REQUEST, &message)))?;

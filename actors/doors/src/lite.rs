@@ -20,7 +20,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_callers::request::{CallerSession, Outcome, principal};
-use mgp_callers::{Directory, ForwardedHeaders, Outlet};
+use mgp_callers::{Credential, Directory, ForwardedHeaders, Outlet};
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::{can_contain_string, member, quote};
 use mgp_protocol::ids::AgentId;
@@ -70,10 +71,21 @@ pub struct Lite {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiteCaller {
     pub(crate) agent: AgentId,
+    /// The groups that its token gives it.
+    pub(crate) groups: ClaimedGroups,
     pub(crate) view: CatalogView,
 }
 
 impl LiteCaller {
+    /// The caller with this credential, in this view.
+    pub(crate) fn new(pass: &Credential, view: CatalogView) -> Self {
+        Self {
+            agent: pass.agent.clone(),
+            groups: pass.groups.clone(),
+            view,
+        }
+    }
+
     fn principal(&self) -> String {
         principal(&self.agent, &self.view)
     }
@@ -141,6 +153,7 @@ impl Lite {
         let activity = clients.activity(&caller.agent, &caller.view, stated.client.as_deref());
         let arrival = StatelessRequest {
             agent: caller.agent.clone(),
+            groups: caller.groups.clone(),
             operator: false,
             session: CallerSession::Stateless,
             address: None,

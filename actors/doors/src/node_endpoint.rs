@@ -41,6 +41,7 @@ use crate::endpoint_context::EndpointContext;
 use crate::stateless::{RunningCall, StatelessRequest};
 use mgp_callers::request::{Caller, CallerSession};
 use mgp_callers::{InFlightCall, Outlet, STREAM_QUEUE};
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{EventSink, task};
 
@@ -262,6 +263,8 @@ impl NodeEndpoint {
         let activity = clients.activity(&agent, &view, stated.client.as_deref());
         let arrival = StatelessRequest {
             agent,
+            // What another node says of its agents gives them nothing.
+            groups: ClaimedGroups::default(),
             operator: false,
             session,
             address: None,

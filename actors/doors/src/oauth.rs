@@ -262,7 +262,8 @@ impl OAuth {
 }
 
 fn to_credential(token: VerifiedToken) -> Credential {
-    Credential::permanent(token.agent).with_expiry(Some(token.not_after_ms))
+    let credential = Credential::permanent(token.agent).with_groups(token.groups);
+    credential.with_expiry(Some(token.not_after_ms))
 }
 
 #[cfg(test)]

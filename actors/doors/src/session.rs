@@ -206,6 +206,7 @@ impl Sessions {
         let streams = Streams::new(self.limits.replay, Some(budget));
         let outward = AgentChannel::Session(streams.clone());
         let agent = Agent::new(pass.agent.clone(), pass.is_operator(), outward);
+        agent.set_groups(pass.groups.clone());
         (agent, streams)
     }
 

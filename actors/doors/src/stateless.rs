@@ -32,6 +32,7 @@ use mgp_callers::tasks::{LongCall, NextRound, Tasks};
 use mgp_callers::{
     AgentTap, CallRound, CallRounds, InFlightCall, Outlet, ReplyPath, agent, negotiation,
 };
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 
@@ -55,6 +56,8 @@ pub struct Stateless {
 pub(crate) struct StatelessRequest {
     /// The agent, as authenticated by the endpoint.
     pub(crate) agent: AgentId,
+    /// The groups that its token gives it.
+    pub(crate) groups: ClaimedGroups,
     /// True if received over the operator's socket.
     pub(crate) operator: bool,
     /// Whether it is a request of a stateless client, or of another node for a client with a session there.
@@ -121,6 +124,7 @@ impl Stateless {
         let caller = Arc::new(Caller {
             connection,
             agent: arrival.agent,
+            groups: arrival.groups,
             operator: arrival.operator,
             view: arrival.view,
             version: Version::STATELESS,

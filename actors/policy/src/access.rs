@@ -114,11 +114,11 @@ impl AccessHandle {
     /// [`Refusal::Internal`] when the actor is not reachable.
     pub async fn explain(
         &self,
-        agent: AgentId,
+        who: Principal,
         server: ServerId,
         tool: Option<String>,
     ) -> Result<Explanation, Refusal> {
-        self.query(|reply| GrantQuery::Explain(agent, server, tool, reply))
+        self.query(|reply| GrantQuery::Explain(who, server, tool, reply))
             .await
     }
 

@@ -225,9 +225,9 @@ impl Registrar {
     ) -> Result<RegistrationPlan, Refusal> {
         let can_run_code = match principal {
             Principal::Operator(_) => true,
-            Principal::Agent(agent) | Principal::InSet(agent, _) => {
-                self.registration.allowed_agents.contains(agent)
-            }
+            Principal::Agent(agent)
+            | Principal::InSet(agent, _)
+            | Principal::InGroups(agent, ..) => self.registration.allowed_agents.contains(agent),
         };
         let (servers, names) = (self.servers.load(), registrations.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
@@ -404,7 +404,9 @@ impl Registrar {
 fn audit_actor(principal: &Principal) -> mgp_protocol::mgp::audit::Actor {
     match principal {
         Principal::Operator(_) => operator_actor(),
-        Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) | Principal::InGroups(agent, ..) => {
+            agent_actor(agent.as_str())
+        }
     }
 }
 

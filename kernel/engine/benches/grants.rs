@@ -104,6 +104,7 @@ fn calls(replica: &Replica) -> usize {
     let defaults = DefaultPolicies {
         kernel: DefaultPolicy::OptIn,
         servers: HashMap::new(),
+        group: None,
     };
     let table = GrantTable::build(&grants, &here, defaults, 0, 1);
     let table = table.with_foreign(Some(Arc::new(rules)), 2);

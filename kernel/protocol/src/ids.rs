@@ -1,5 +1,6 @@
 //! Ids as newtypes, so that an agent cannot be passed in place of a server.
 
+mod group_name;
 pub mod hex;
 mod node_scoped_names;
 mod set_name;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::group_name::{BadGroupName, GroupName};
 pub use self::node_scoped_names::{NodeAgent, NodeId, NodeServer};
 pub use self::set_name::SetName;
 
@@ -267,6 +269,10 @@ impl AgentId {
         if name.len() > Self::MAX_NAME {
             return Err(BadAgentName::TooLong(name.len()));
         }
+        let begin = name.get(..Self::GROUP_PREFIX.len());
+        if begin.is_some_and(|begin| begin.eq_ignore_ascii_case(Self::GROUP_PREFIX)) {
+            return Err(BadAgentName::Group);
+        }
         match Self::RESERVED
             .iter()
             .find(|taken| name.eq_ignore_ascii_case(taken))
@@ -297,6 +303,9 @@ pub enum BadAgentName {
         "an agent's name does not begin with \"agent.\" again: it would be taken for that of another"
     )]
     DoublePrefix,
+    /// It would be read as the name of a group.
+    #[error("an agent's name does not begin with \"group.\": it would be taken for a group")]
+    Group,
 }
 
 #[cfg(test)]

@@ -185,6 +185,9 @@ pub mod agents {
         pub expires_at: Option<String>,
         /// True if it has expired.
         pub expired: bool,
+        /// The groups that entries put it into, or the default one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub groups: Vec<String>,
     }
 
     /// A token that was just issued. It is shown only once.

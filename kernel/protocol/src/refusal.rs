@@ -19,7 +19,7 @@ use crate::ids::ServerId;
 use crate::jsonrpc::ErrorObject;
 
 pub use self::audit_outcome::{Failure, Outcome as AuditOutcome};
-pub use self::denial::Denial;
+pub use self::denial::{Denial, NextCall};
 use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
 pub use self::reason::RefusalReason;
 use self::relayed_error::peer_http_status;

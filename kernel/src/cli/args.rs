@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use access::{Explain, Grant, Grants, Revoke, RuleSubject};
+pub(crate) use access::{Explain, Grant, Grants, Groups, Membership, Revoke, RuleSubject};
 pub(crate) use agents::{AddAgent, AgentToken, Agents};
 pub(crate) use approvals::{Answer, Approve, Deny, Permissions, RemovePermission};
 pub(crate) use audit::{Acknowledge, Audit, FindAudit, TailAudit};
@@ -77,6 +77,7 @@ Servers and clients
   skills, sets, mcpl, state   Skills, named sets, MCPL feature sets, states of tools
 Access
   agents, grants, explain     Manage agents, and who may call what
+  groups                      Manage groups of agents
   pending                     List what waits for you
   approve, deny, answer       Decide about a pending entry
   permissions                 Manage what servers may do
@@ -251,6 +252,9 @@ pub enum Command {
     /// Manage which agents may use which servers and tools.
     #[command(subcommand)]
     Grants(Grants),
+    /// Manage groups of agents, which grants name in place of one.
+    #[command(subcommand)]
+    Groups(Groups),
     /// Explain whether an agent may use a server or a tool, and by which rule.
     Explain(Explain),
     /// Manage the nodes of the cluster.

@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod calls;
 mod events;
+mod groups;
 mod nodes;
 mod prompts;
 mod resources;
@@ -84,6 +85,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Deny(typed) => approvals::deny(context, &typed),
         Command::Permissions(typed) => approvals::permissions(context, &typed),
         Command::Grants(typed) => access::run(context, &typed),
+        Command::Groups(typed) => groups::run(context, &typed),
         Command::Explain(typed) => access::explain(context, &typed),
         Command::Nodes(typed) => nodes::run(context, typed),
         Command::Cluster(typed) => nodes::run_cluster(context, &typed),

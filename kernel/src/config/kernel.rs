@@ -10,12 +10,14 @@ use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_engine::servers::sandbox::SandboxConfig;
 use mgp_mcpl_engine::rules::McplRules;
+use mgp_protocol::ids::GroupName;
 
 use super::parsing::{ReadSection, SecretsConfig, Section};
 use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
+use super::sections::groups::{GroupsConfig, read_groups};
 use super::sections::http::lite::LiteConfig;
 use super::sections::http::oauth::OAuthConfig;
 use super::sections::http::telemetry::TelemetryConfig;
@@ -98,7 +100,7 @@ kernel_config! {
     /// The audit log.
     audit: AuditConfig = "audit", NONE;
     /// Defaults of access.
-    access: AccessConfig = "access", |key| key == "default_policy";
+    access: AccessConfig = "access", |key| key != "reveal";
     /// The log on stderr.
     log: LogConfig = "log", NONE;
     /// Metrics for scrapers.
@@ -128,15 +130,31 @@ kernel_config! {
     =>
     /// Which agents answer requests of others.
     answering: RequestableAgents = "agents", |key| key == "set";
+    /// Limits of groups. They count from the start.
+    groups: GroupsConfig = "groups", NONE;
     /// Tool sets, and the agents that are limited to them.
     sets: ToolSets = "sets", ALL;
 }
 
 impl KernelConfig {
+    /// The groups that the configuration names, each with the issuer's groups that give it.
+    pub(crate) fn named_groups(&self) -> BTreeMap<GroupName, Vec<String>> {
+        let limited = self.groups.keys().chain(&self.access.default_group);
+        let mut all: BTreeMap<GroupName, Vec<String>> =
+            limited.map(|group| (group.clone(), Vec::new())).collect();
+        if self.http.auth == HttpAuth::OAuth {
+            for (claimed, group) in &self.oauth.groups.map {
+                all.entry(group.clone()).or_default().push(claimed.clone());
+            }
+        }
+        all
+    }
+
     /// Overrides values with those of the file.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>) {
         self.read_sections(root);
         read_sets(root, &mut self.sets);
+        read_groups(root, &mut self.groups);
         read_agents(root, &mut self.answering, &mut self.sets);
         self.tools.confirm_dangerous = self.confirmation.enabled;
         if self.http.auth == HttpAuth::OAuth && self.oauth.issuer.is_empty() {

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod cluster;
 pub(crate) mod discovery;
+pub(crate) mod groups;
 pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod mcpl;
@@ -15,12 +16,13 @@ pub(crate) mod sandbox;
 pub(crate) mod sets;
 pub(crate) mod tools;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_engine::policy::access::{DefaultPolicies, EntryEffect};
 use mgp_engine::servers::health::HealthCheckConfig;
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, GroupName};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_transports::http::is_safe_url;
 use tracing::level_filters::LevelFilter;
@@ -118,8 +120,22 @@ section! {
     AccessConfig {
         /// The default for what was neither granted nor denied.
         default_policy: DefaultPolicy = DefaultPolicy::OptOut, choice("default_policy", &POLICIES);
+        /// The group of agents that no entry and no token puts into one.
+        default_group: Option<GroupName> = None, parse("default_group", GroupName::parse);
         /// Whether an agent that negotiated `access_control` learns that a tool is denied to it.
         reveal: bool = true, flag("reveal");
+    }
+}
+
+impl AccessConfig {
+    /// What decides where there is no entry, without the policies of servers.
+    pub(crate) fn to_policies(&self) -> DefaultPolicies {
+        let group = self.default_group.as_ref();
+        DefaultPolicies {
+            kernel: self.default_policy,
+            servers: HashMap::new(),
+            group: group.map(|group| (group.id(), EntryEffect::Whole)),
+        }
     }
 }
 

@@ -300,6 +300,7 @@ impl Components {
             directory: self.shared.directory.clone(),
             access: self.shared.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
+            configured_groups: kernel.named_groups(),
             skills: self.approval.skills.clone(),
             nodes: self.cluster.node_naming(),
         }
@@ -366,7 +367,7 @@ impl Components {
                 permissions: self.approval.permissions.clone(),
                 pins: self.approval.pins.clone(),
                 approvals: self.shared.approvals.clone(),
-                rates: Rates::new(kernel.limits.rates),
+                rates: call_rates(kernel),
                 schemas: CompiledSchemas::default(),
                 validation: Validation::default(),
                 links: LinkLookups::default(),
@@ -374,4 +375,11 @@ impl Components {
             },
         })
     }
+}
+
+/// The limits of agents and of groups.
+fn call_rates(kernel: &KernelConfig) -> Rates {
+    let groups = kernel.groups.iter();
+    let groups = groups.map(|(group, limits)| (group.id(), *limits));
+    Rates::new(kernel.limits.rates, groups)
 }

@@ -11,6 +11,7 @@ use mgp_doors::{
     Sessions, Tokens, connection,
 };
 use mgp_engine::doors::bearer::BearerPolicy;
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::task;
 use mgp_transports::http::client::Client;
@@ -358,6 +359,7 @@ fn oauth_resource_server(
         algorithms: config.algorithms.clone(),
         agent_claim: config.agent_claim.clone(),
         scopes: config.scopes.clone(),
+        groups: config.groups.clone(),
     };
     OAuth::new(policy, source, resource)
 }
@@ -441,6 +443,7 @@ async fn serve_connection(
         SocketPeer::Owner => (AgentId::new("operator"), true),
         SocketPeer::Agent(agent) => (agent, false),
     };
+    let agent = (agent, ClaimedGroups::default());
     connection::serve(context, agent, operator, None, leave, reader, writer).await;
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mgp_callers::request::{Outcome, Request};
 use mgp_doors::agent_registry::{NewToken, RegistryChangeError};
 use mgp_engine::doors::agent_registry::{AgentChangeError, RegisteredAgent};
+use mgp_engine::policy::access::Principal;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::agents::{Add, Agent, IssuedToken, Remove, Token};
@@ -37,10 +38,17 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub(crate) fn list_agents(&self) -> Outcome {
         let agents = self.agents.registered_agents.list();
-        let agents: Vec<_> = agents
-            .iter()
-            .map(|(id, entry)| to_protocol_agent(id, entry))
-            .collect();
+        let table = self.name_sources.access.table();
+        let agents = agents.iter().map(|(id, entry)| {
+            let who = Principal::Agent(id.clone());
+            let groups = table.groups_of(&who);
+            let groups = groups.filter_map(|(group, _)| group.group());
+            Agent {
+                groups: groups.map(|group| group.as_str().to_owned()).collect(),
+                ..to_protocol_agent(id, entry)
+            }
+        });
+        let agents: Vec<_> = agents.collect();
         json(&json!({ "agents": agents }))
     }
 
@@ -120,6 +128,7 @@ fn to_protocol_agent(id: &AgentId, entry: &RegisteredAgent) -> Agent {
         token_made_at: render_rfc3339_ms(entry.made_ms),
         expires_at: entry.not_after_ms.map(render_rfc3339_ms),
         expired: entry.is_expired(unix_ms()),
+        groups: Vec::new(),
     }
 }
 

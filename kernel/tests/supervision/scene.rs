@@ -172,6 +172,7 @@ impl Kernel {
         let defaults = DefaultPolicies {
             kernel: DefaultPolicy::OptOut,
             servers: [(ServerId::new("elsewhere"), DefaultPolicy::OptIn)].into(),
+            group: None,
         };
         let published = AccessMsg::SetDefaults(defaults, Reply::new().0);
         self.access.send(published).unwrap();
@@ -348,6 +349,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let open = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
+        group: None,
     };
     let books = GrantStore::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);

@@ -129,6 +129,7 @@ fn rules() -> (access::GrantTable, Principal) {
     let defaults = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: [closed].into(),
+        group: None,
     };
     let table = access::GrantTable::build(
         &Grants::default(),

@@ -15,6 +15,7 @@ fuzz_target!(|text: &str| {
         algorithms: Algorithm::ALL.map(|(_, algorithm)| algorithm).to_vec(),
         agent_claim: "sub".into(),
         scopes: vec!["mcp".into()],
+        groups: Default::default(),
     };
     let audiences = ["https://door.example/mcp".to_owned()];
     let judged = |token: &str| verify(token, &keys, &policy, &audiences, 1_800_000_000_000);

@@ -153,6 +153,67 @@ async fn a_condition_on_a_grant_is_evaluated_by_the_owner() {
     }
 }
 
+/// EXT-216: an admin's entry gives an agent, or all of a node, the group of the cluster; a node's own entries give its
+/// agents nothing elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_the_cluster_is_granted_by_admins() {
+    let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
+    nas.connected(&["demo"]).await;
+    join(&nas, &desk, &[]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    shows(&desk, "nas__demo__test_simple_text").await;
+    // The node says that its agent is in a group of that name; that is its own.
+    desk.mgp_json(&["groups", "add", "readers", "anonymous"])
+        .await;
+    nas.mgp_json(&["grants", "add", "group.readers@*", "demo", "--yet-unknown"])
+        .await;
+    assert!(!may(&desk, "nas", TEXT).await.0, "no admin's entry");
+    refused(&desk, &["groups", "add", "readers@*", "anonymous"]).await;
+    nas.mgp_json(&["groups", "add", "readers", "anonymous@desk"])
+        .await;
+    comes_to(&desk, TEXT, true).await;
+    let why = refused(&nas, &["grants", "remove", "anonymous@desk", "demo"]).await;
+    assert!(
+        why.contains("agent.readers@*") || why.contains("group.readers@*"),
+        "{why}"
+    );
+    let explained = nas.mgp_json(&["explain", "anonymous@desk", "demo"]).await;
+    let rule = explained["rule"].as_str().unwrap();
+    assert!(rule.contains("to group.readers"), "{rule}");
+    let there = desk.mgp_json(&["explain", "anonymous", "nas/demo"]).await;
+    assert!(
+        there["rule"].as_str().unwrap().contains("to group.readers"),
+        "{there:#}"
+    );
+    let listed = nas.mgp_json(&["groups", "list"]).await;
+    assert_eq!(
+        listed["groups"][0]["members"][0]["is_cluster"], true,
+        "{listed:#}"
+    );
+    nas.mgp_json(&["groups", "remove", "readers", "anonymous@desk"])
+        .await;
+    comes_to(&desk, TEXT, false).await;
+    nas.mgp_json(&["groups", "add", "readers", "*@desk"]).await;
+    comes_to(&desk, TEXT, true).await;
+    nas.mgp_json(&["grants", "add", "anonymous@desk", "demo", "--deny"])
+        .await;
+    comes_to(&desk, TEXT, false).await;
+    nas.mgp_json(&["grants", "remove", "anonymous@desk", "demo"])
+        .await;
+    comes_to(&desk, TEXT, true).await;
+    // A node keeps all of a group of its own from a server of another one.
+    desk.mgp_json(&["grants", "add", "group.readers", "nas/demo", "--deny"])
+        .await;
+    comes_to(&desk, TEXT, false).await;
+    desk.mgp_json(&["grants", "remove", "group.readers", "nas/demo"])
+        .await;
+    comes_to(&desk, TEXT, true).await;
+    nas.mgp_json(&["grants", "remove", "group.readers@*", "demo"])
+        .await;
+    comes_to(&desk, TEXT, false).await;
+}
+
 /// A member that is no admin keeps its own agents from a tool of another node, whatever is granted, over a restart, a
 /// rename, and while the other node is away.
 #[tokio::test(flavor = "multi_thread")]

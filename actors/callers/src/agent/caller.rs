@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::access::{ClaimedGroups, Principal};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
@@ -23,6 +23,8 @@ pub struct Caller {
     pub connection: ConnectionId,
     /// The agent, as authenticated by the endpoint.
     pub agent: AgentId,
+    /// The groups that its token gives it.
+    pub groups: ClaimedGroups,
     /// True for the operator, who may use `mgp/kernel/*` and `mgp/servers/*`.
     pub operator: bool,
     /// The servers visible to it.
@@ -47,8 +49,19 @@ pub struct Caller {
 
 /// The identity that access control decides by. In the view of a set nobody is the operator.
 #[must_use]
-pub fn identity(agent: &AgentId, operator: bool, view: &CatalogView) -> Principal {
+pub fn identity(
+    agent: &AgentId,
+    operator: bool,
+    view: &CatalogView,
+    groups: &ClaimedGroups,
+) -> Principal {
     match (view, operator) {
+        (CatalogView::All | CatalogView::One(_), false) if !groups.is_empty() => {
+            Principal::InGroups(agent.clone(), None, groups.clone())
+        }
+        (CatalogView::Set(set), _) if !groups.is_empty() => {
+            Principal::InGroups(agent.clone(), Some(set.clone()), groups.clone())
+        }
         (CatalogView::Set(set), _) => Principal::InSet(agent.clone(), set.clone()),
         (CatalogView::All | CatalogView::One(_), true) => {
             Principal::Operator(agent.as_str().into())
@@ -131,7 +144,7 @@ impl Caller {
     /// The identity that access control decides by.
     #[must_use]
     pub fn identity(&self) -> Principal {
-        identity(&self.agent, self.operator, &self.view)
+        identity(&self.agent, self.operator, &self.view, &self.groups)
     }
 
     /// The principal that sealed records are bound to: they can be opened only by this client in this view.

@@ -172,6 +172,7 @@ mod tests {
         Arc::new(Caller {
             connection: ConnectionId(1),
             agent: AgentId::new(name),
+            groups: Default::default(),
             operator: false,
             view: CatalogView::All,
             version: Version::STATELESS,

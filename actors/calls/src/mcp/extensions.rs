@@ -106,7 +106,7 @@ pub async fn relay(cx: &Context, request: &Request) -> Outcome {
         let params = request.params.as_deref();
         facts.set_request(&request.method, request, params);
         facts.set_server(&server);
-        cx.policies.rates.count_call(&request.caller.agent)?;
+        cx.policies.count_call(&request.caller)?;
         let relayed = Relayed {
             server: &server,
             tool: None,
@@ -131,7 +131,7 @@ pub fn relay_notification(cx: &Context, caller: &Caller, method: &str, params: O
         || server.is_remote()
         || !is_relayable_notification(method)
         || !is_relayed_to(cx, caller, server)
-        || cx.policies.rates.count_call(&caller.agent).is_err()
+        || cx.policies.count_call(caller).is_err()
     {
         return;
     }

@@ -146,7 +146,7 @@ pub async fn list(cx: &Context, request: &Request) -> Outcome {
     let servers = skill_servers(cx, &request.caller);
     audit::run_audited(cx, request, async |facts| {
         facts.set_request(&request.method, request, None);
-        cx.policies.rates.count_call(&request.caller.agent)?;
+        cx.policies.count_call(&request.caller)?;
         if let (CatalogView::One(_), [only]) = (&request.caller.view, &*servers) {
             facts.set_server(only);
             return list_page(cx, request, only, params).await;
@@ -339,7 +339,7 @@ impl SkillRequest {
         audit::run_audited(cx, request, async |facts| {
             facts.set_request(&request.method, request, request.params.as_deref());
             facts.set_server(&self.server);
-            cx.policies.rates.count_call(&request.caller.agent)?;
+            cx.policies.count_call(&request.caller)?;
             let relayed = Relayed {
                 server: &self.server,
                 tool: skill,

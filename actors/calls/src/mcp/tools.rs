@@ -58,6 +58,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
     };
     let under_way = mgp::stream::register_call(cx, request);
     let outcome = audit::run_audited(cx, request, made).await;
+    count_bytes(cx, request, &outcome);
     if under_way.is_some() {
         mgp::stream::finish_stream(request, &outcome).await;
     }
@@ -71,6 +72,15 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
             refusal
         }
     })
+}
+
+/// Counts the arguments and the result of a call that was let through, for the budgets of groups.
+fn count_bytes(cx: &Context, request: &Request, outcome: &Outcome) {
+    if request.call.is_admitted() {
+        let arguments = request.params.as_ref().map_or(0, |params| params.len());
+        let result = outcome.as_ref().map_or(0, Bytes::len);
+        cx.policies.count_bytes(&request.caller, arguments + result);
+    }
 }
 
 /// `mgp/tools/call`: calls a tool that search returned as if it had been in the caller's list.
@@ -115,7 +125,7 @@ async fn call_once(cx: &Context, request: &Request, facts: &PendingCallRecord) -
         let answer = call_meta_tool(cx, request, tool, arguments, facts);
         return Box::pin(answer).await;
     }
-    cx.policies.rates.count_call(&request.caller.agent)?;
+    cx.policies.count_call(&request.caller)?;
     if let Some(tool) = KernelTool::from_name(cx, &request.caller, &name) {
         return Box::pin(tool.answer(cx, request, call.arguments)).await;
     }
@@ -365,7 +375,7 @@ async fn call_meta_tool(
         let call = mgp::tools::to_direct_call(cx, request, mcp::parse_params(Some(arguments))?)?;
         return call_once(cx, &call, facts).await;
     }
-    cx.policies.rates.count_call(&request.caller.agent)?;
+    cx.policies.count_call(&request.caller)?;
     mgp::tools::call_as_tool(cx, request, tool, arguments, facts).await
 }
 

@@ -41,7 +41,7 @@ pub async fn list(cx: &Context, request: &Request) -> Outcome {
 /// -32024, or invalid params.
 pub async fn open(cx: &Context, request: &Request) -> Outcome {
     let caller = &request.caller;
-    cx.policies.rates.count_call(&caller.agent)?;
+    cx.policies.count_call(caller)?;
     let opened = cx.channels.open(
         caller,
         visible_servers_filter(cx, caller),
@@ -56,7 +56,7 @@ pub async fn open(cx: &Context, request: &Request) -> Outcome {
 /// Those of MCPL §14.6, or the server's own.
 pub async fn close(cx: &Context, request: &Request) -> Outcome {
     let caller = &request.caller;
-    cx.policies.rates.count_call(&caller.agent)?;
+    cx.policies.count_call(caller)?;
     let closed = cx.channels.close(
         caller,
         visible_servers_filter(cx, caller),
@@ -83,7 +83,7 @@ pub(crate) async fn publish_as_tool(
     params: Option<&str>,
 ) -> Outcome {
     let caller = &request.caller;
-    cx.policies.rates.count_call(&caller.agent)?;
+    cx.policies.count_call(caller)?;
     let publishing =
         cx.channels
             .prepare_publish(caller, visible_servers_filter(cx, caller), params)?;
@@ -97,8 +97,7 @@ pub fn handle_publish(cx: &Context, caller: &Caller, params: Option<&str>) {
             .prepare_publish(caller, visible_servers_filter(cx, caller), params);
     let done = cx
         .policies
-        .rates
-        .count_call(&caller.agent)
+        .count_call(caller)
         .and_then(|()| Ok(publishing?))
         .and_then(|publishing| cx.channels.publish_without_wait(caller, &publishing));
     log_failed_notification(caller, "channels/publish", done);

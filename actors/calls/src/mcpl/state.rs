@@ -51,7 +51,7 @@ pub(crate) fn is_tool(cx: &Context, caller: &Caller, name: &str) -> bool {
 
 /// Rolls the caller's own state back.
 async fn roll_back(cx: &Context, caller: &Caller, name: &str, checkpoint: &str) -> Outcome {
-    cx.policies.rates.count_call(&caller.agent)?;
+    cx.policies.count_call(caller)?;
     let unknown = || McplError::unknown_set(name);
     let (server, set) = names::parse_set(name).ok_or_else(unknown)?;
     // One that it may not know of is not there.

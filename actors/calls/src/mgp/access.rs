@@ -16,8 +16,8 @@ use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
-    AccessList, AccessStatus, Explain, Explanation, Grant, Granted, List, Permission, Query,
-    Revoke, Revoked, Source,
+    AccessList, AccessStatus, Entry, EntryType, Explain, Explanation, Grant, Granted, List,
+    Permission, Query, Revoke, Revoked, Source,
 };
 use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
@@ -30,7 +30,7 @@ use crate::answer::json_outcome;
 use crate::mcpl;
 use crate::name_sources::{self, NameSources};
 use crate::replicas;
-use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_callers::request::{Caller, Outcome, Request, identity};
 use mgp_runtime::time::unix_ms;
 
 /// One of `mgp/access/*`: a method, and a tool of the kernel.
@@ -109,7 +109,7 @@ pub(super) async fn execute(
 /// An agent that may not know gets the same answer for what is denied and what does not exist.
 fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
     if caller.operator {
-        query.agent_id = resolve_agent_id(&cx.name_sources, &query.agent_id)?;
+        query.agent_id = resolve_grantee(&cx.name_sources, &query.agent_id)?;
     }
     access::authorize(who, GrantRequest::Query(&query.agent_id))
         .map_err(GrantRequestError::into_refusal)?;
@@ -152,13 +152,17 @@ fn exists(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
 
 async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
     let there = grant.yet_unknown == Some(false);
-    let about = GrantTarget::resolve(
-        &cx.name_sources,
-        &grant.agent_id,
-        &grant.server_id,
-        grant.tool_name.as_deref(),
-        there,
-    )?;
+    let about = if grant.entry_type == EntryType::GroupMember {
+        GrantTarget::resolve_member(&cx.name_sources, &grant.agent_id, &grant.server_id, there)?
+    } else {
+        GrantTarget::resolve(
+            &cx.name_sources,
+            &grant.agent_id,
+            &grant.server_id,
+            grant.tool_name.as_deref(),
+            there,
+        )?
+    };
     if let Some(when) = &grant.when {
         conditions::check(cx, when, &about.place, &about.agent)?;
     }
@@ -171,6 +175,7 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
         (grant_locally(cx, request, by, grant).await?, None)
     } else if cluster::is_cluster_entry(&about.agent, &about.place.server) {
         let own = is_own.then(|| cluster::to_revoke(&grant)).transpose()?;
+        grant.agent_id = cluster::group_at(about.agent, &about.place.server).to_string();
         let decided = cluster::grant(cx, to_requester(request, by.clone()), grant).await?;
         if let Some(own) = own {
             revoke_locally(cx, request, by, own).await?;
@@ -216,6 +221,14 @@ async fn grant_locally(
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
     revoke.agent_id = resolve_grantee(&cx.name_sources, &revoke.agent_id)?;
+    if revoke.entry_type == EntryType::GroupMember {
+        let group = cx
+            .name_sources
+            .name_resolver()
+            .resolve_group(&revoke.server_id);
+        let group = name_sources::require_name(group, false)?;
+        revoke.server_id = group.value.to_string();
+    }
     let (agent, server) = (
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
@@ -231,7 +244,10 @@ async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revo
             confirmations: None,
             notes: vec![cluster::LOCAL_DENIAL_ENDED_NOTE.to_owned()],
         },
-        true => cluster::revoke(cx, to_requester(request, by), revoke).await?,
+        true => {
+            revoke.agent_id = cluster::group_at(agent, &server).to_string();
+            cluster::revoke(cx, to_requester(request, by), revoke).await?
+        }
         false => ClusterDecision {
             changes: revoke_locally(cx, request, by, revoke).await?,
             confirmations: None,
@@ -257,16 +273,33 @@ async fn revoke_locally(
     cx.policies.access.record(by, trace, change).await
 }
 
-async fn list_entries(cx: &Context, mut list: List) -> Outcome {
-    if let Some(agent) = &mut list.agent_id {
-        *agent = resolve_grantee(&cx.name_sources, agent)?;
-    }
+/// All entries of this node and of the cluster of one kind, or all grants.
+pub(super) async fn list_all(
+    cx: &Context,
+    entry_type: Option<EntryType>,
+) -> Result<Vec<Entry>, Refusal> {
+    let list = serde_json::json!({ "entry_type": entry_type });
+    let list = mcp::parse_params(Some(&list.to_string()))?;
+    list_matching(cx, list).await
+}
+
+async fn list_matching(cx: &Context, list: List) -> Result<Vec<Entry>, Refusal> {
     let of_others = cluster::list_entries(cx, &list).await?;
     let names = cx.name_sources.nodes.others();
     let mut entries = cx.policies.access.list(list, names).await?;
     entries.extend(of_others);
+    Ok(entries)
+}
+
+async fn list_entries(cx: &Context, mut list: List) -> Outcome {
+    if let Some(agent) = &mut list.agent_id {
+        *agent = resolve_grantee(&cx.name_sources, agent)?;
+    }
+    let entries = list_matching(cx, list).await?;
     let known = cx.name_sources.name_resolver();
-    let unknown = entries.iter().filter_map(|entry| {
+    let grants = entries.iter();
+    let grants = grants.filter(|entry| entry.entry_type != EntryType::GroupMember);
+    let unknown = grants.filter_map(|entry| {
         let place = known.resolve_parts(&entry.server_id, entry.tool_name.as_deref());
         let why = place.and_then(ResolvedName::require_existing).err()?;
         Some(format!("an entry of {}: {why}", entry.agent_id))
@@ -288,6 +321,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         return Err(Refusal::BadParams(why.into()));
     }
     let (agent, place) = (target.agent.clone(), target.place.clone());
+    let unseen = unseen_claims(cx, &agent);
     let explained = if cluster::is_cluster_entry(&agent, &place.server) {
         cluster::explain(cx, target).await?
     } else {
@@ -318,10 +352,20 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         .collect();
     let is_allowed = explained.permission == Permission::Allow || !explained.conditions.is_empty();
     json_outcome(&Explanation {
-        notes: [explained.notes, called, places, scopes, guards].concat(),
+        notes: [explained.notes, unseen, called, places, scopes, guards].concat(),
         waits: is_allowed.then(|| pending_approval(cx, &place)).flatten(),
         ..explained
     })
+}
+
+/// That the claims of an agent's tokens may give it groups that are not known now.
+fn unseen_claims(cx: &Context, agent: &AgentId) -> Vec<String> {
+    let mut groups = cx.name_sources.configured_groups.values();
+    let is_mapped = groups.any(|claims| !claims.is_empty());
+    let is_seen = agent.is_remote() || !cx.name_sources.directory.claimed_groups(agent).is_empty();
+    let note = "groups that its token gives it count, and are known here while it has a session";
+    let is_unseen = is_mapped && !is_seen;
+    is_unseen.then(|| note.to_owned()).into_iter().collect()
 }
 
 /// What the operator has yet to approve before a call of this can be made.
@@ -375,9 +419,10 @@ async fn explain_locally(
     place: ServerOrTool,
 ) -> Result<Explanation, Refusal> {
     let (access, about) = (&cx.policies.access, place.clone());
-    let explained = access.explain(agent.clone(), about.server, about.tool);
+    let claimed = cx.name_sources.directory.claimed_groups(&agent);
+    let who = identity(&agent, false, &CatalogView::All, &claimed);
+    let explained = access.explain(who.clone(), about.server, about.tool);
     let (explained, table) = (explained.await?, access.table());
-    let who = Principal::Agent(agent);
     let Some((_, set)) = table.excluding_set(&who, &place.server, place.tool.as_deref()) else {
         return Ok(explained);
     };
@@ -403,6 +448,34 @@ struct GrantTarget {
 }
 
 impl GrantTarget {
+    /// Reads the names of an entry that puts an agent into a group. The first member makes the group.
+    fn resolve_member(
+        name_sources: &NameSources,
+        agent: &str,
+        group: &str,
+        there: bool,
+    ) -> Result<Self, Refusal> {
+        let known = name_sources.name_resolver();
+        let agent = name_sources::require_name(known.resolve_grantee(agent), there)?;
+        let group = name_sources::require_name(known.resolve_group(group), false)?;
+        if agent.value.as_str() == AgentId::ALL && !group.value.is_pattern() {
+            let why =
+                "every agent of this node: `default_group` in [access] of mgp.toml is for that";
+            return Err(Refusal::BadParams(why.into()));
+        }
+        let is_new = group.unknown.is_some();
+        let new = is_new.then(|| format!("{} is new", group.value));
+        let unknown = agent.unknown.map(|unknown| unknown.to_string());
+        Ok(Self {
+            agent: agent.value,
+            place: ServerOrTool {
+                server: ServerId::new(group.value.as_str()),
+                tool: None,
+            },
+            notes: [unknown, new].into_iter().flatten().collect(),
+        })
+    }
+
     /// Reads the names of a request; with `there`, only existing ones are allowed.
     fn resolve(
         name_sources: &NameSources,
@@ -422,13 +495,6 @@ impl GrantTarget {
             place: place.value,
         })
     }
-}
-
-/// The id of the named agent, whether it exists or not.
-fn resolve_agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
-    let agent =
-        name_sources::require_name(name_sources.name_resolver().resolve_agent(name), false)?;
-    Ok(agent.value.to_string())
 }
 
 /// The id of whom an entry is for, whether somebody is called so or not.

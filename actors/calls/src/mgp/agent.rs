@@ -47,7 +47,7 @@ pub(super) fn tool_definition(caller: &Caller) -> Option<&'static str> {
 /// # Errors
 /// Why the other agent is not asked, or does not answer.
 pub async fn ask(cx: &Context, request: &Request) -> Outcome {
-    cx.policies.rates.count_call(&request.caller.agent)?;
+    cx.policies.count_call(&request.caller)?;
     let params = request.params.as_deref();
     let made = async |facts: Arc<PendingCallRecord>| {
         facts.set_request(Ask::METHOD, request, params);

@@ -28,7 +28,7 @@ pub async fn show(cx: &Context, request: &Request) -> Outcome {
     let own = !request.caller.operator;
     if own {
         // It reads the whole log: it counts as a call.
-        cx.policies.rates.count_call(agent)?;
+        cx.policies.count_call(&request.caller)?;
     }
     let whose = own.then(|| agent.to_string());
     let found = cx.audit.find_calls(&id, whose).await?;

@@ -117,7 +117,7 @@ pub(crate) fn count_searches(
     if caller.operator {
         Ok(())
     } else {
-        (0..searches).try_for_each(|_| cx.policies.rates.count_call(&caller.agent))
+        (0..searches).try_for_each(|_| cx.policies.count_call(caller))
     }
 }
 

@@ -106,7 +106,8 @@ impl LinksShared {
                     | WireFeatures::RELAY
                     | WireFeatures::DEMOTION
                     | WireFeatures::PATTERNS
-                    | WireFeatures::CONDITIONS,
+                    | WireFeatures::CONDITIONS
+                    | WireFeatures::GROUPS,
                 life,
                 name,
                 role,

@@ -110,6 +110,9 @@ fn describe_change(
             details["granted_by"] = json!(grant.told_by);
             let replaced = grant.replaces.iter().map(ToString::to_string);
             details["replaced"] = replaced.collect();
+            if let Some(group) = grant.joined_group() {
+                details["group"] = json!(group.to_string());
+            }
             let about = (&grant.subject, &grant.resource);
             (EventType::AccessGranted, grant_target(about, local))
         }
@@ -185,7 +188,7 @@ fn grant_target((subject, resource): (&Subject, &GrantResource), local: NodeId) 
         GrantResource::Server(on) => (Some(position(on)), None),
         GrantResource::Tool(on, tool) => (Some(position(on)), Some(tool.clone())),
         GrantResource::Tools(on, tools) => (Some(position(on)), Some(tools.to_string())),
-        GrantResource::Permission(_) => (None, None),
+        GrantResource::Permission(_) | GrantResource::Group(_) => (None, None),
     };
     Target {
         server_id: server,
@@ -204,6 +207,8 @@ fn event_actor(by: &RequestedBy) -> Actor {
             },
             id: name.to_string(),
         },
-        Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) | Principal::InGroups(agent, ..) => {
+            agent_actor(agent.as_str())
+        }
     }
 }

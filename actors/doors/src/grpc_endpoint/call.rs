@@ -5,13 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_grpc::exact::{Struct, StructError, StructErrorKind};
 use mgp_grpc::mcplite::mcp_lite_server::McpLite;
 use mgp_grpc::mcplite::{self, Empty, ResponseMeta, ToolRequest, ToolResponse, ToolsList};
 use mgp_grpc::tonic::{self, Code, Request, Response, Status};
 use mgp_json::{Splice, member, quote};
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::ResponseType;
 use mgp_runtime::trace::Trace;
 use mgp_transports::UnreadResponse;
@@ -22,6 +20,7 @@ use super::metadata::CallMetadata;
 use super::reply::{error_status, new_status};
 use crate::http_endpoint::read_trace;
 use crate::lite::Lite;
+use crate::lite::LiteCaller;
 use crate::lite::call::{LiteAnswer, LiteCall, LiteEvent, RunningLiteCall};
 use mgp_callers::ForwardedHeaders;
 
@@ -40,9 +39,7 @@ const META_FIELDS: [&str; 4] = [
 #[derive(Debug)]
 pub(super) struct RpcCall {
     pub(super) lite: Arc<Lite>,
-    pub(super) agent: AgentId,
-    /// The servers visible to it.
-    pub(super) view: CatalogView,
+    pub(super) caller: LiteCaller,
     pub(super) metadata: CallMetadata,
     /// The time it arrived.
     pub(super) began_at: Instant,
@@ -56,7 +53,7 @@ pub(super) struct RpcCall {
 #[tonic::async_trait]
 impl McpLite for RpcCall {
     async fn get_tools(&self, _: Request<Empty>) -> Result<Response<ToolsList>, Status> {
-        let list = self.lite.list_tools(&self.agent, &self.view).await;
+        let list = self.lite.list_tools(&self.caller).await;
         let list = list.map_err(|refused| error_status(&refused))?;
         let list = std::str::from_utf8(&list).unwrap_or_default();
         Ok(Response::new(listing::to_tools_list(list)))
@@ -121,8 +118,7 @@ impl RpcCall {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         Ok(self.lite.start_call(LiteCall {
-            agent: self.agent.clone(),
-            view: self.view.clone(),
+            caller: self.caller.clone(),
             trace,
             params: params.into(),
             stream,

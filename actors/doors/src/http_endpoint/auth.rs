@@ -215,6 +215,7 @@ impl AuthError {
             | bearer::BadBearerToken::Audience
             | bearer::BadBearerToken::BadTimes
             | bearer::BadBearerToken::NotYetValid
+            | bearer::BadBearerToken::Groups
             | bearer::BadBearerToken::Subject) => Self::Invalid(error.to_string()),
         }
     }

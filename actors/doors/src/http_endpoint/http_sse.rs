@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::{Request, Response, StatusCode};
+use mgp_callers::Credential;
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::framing::to_one_line;
 use mgp_protocol::ids::AgentId;
@@ -51,6 +53,7 @@ struct SseClients {
 #[derive(Debug)]
 struct SseClient {
     agent: AgentId,
+    groups: ClaimedGroups,
     inbound: mpsc::Sender<Bytes>,
     /// Cancelled when its slot is given to another client.
     evict: CancellationToken,
@@ -95,14 +98,15 @@ impl HttpSse {
         self: &Arc<Self>,
         endpoint: &HttpEndpoint,
         view: CatalogView,
-        agent: AgentId,
+        pass: &Credential,
     ) -> Response<ReplyBody> {
         let id = mgp_runtime::ids::new_session_id().to_string();
         let (way_in, messages) = mpsc::channel(QUEUE_MAX);
         let (writer, way_out) = duplex(PIPE_BYTES);
         let leave = CancellationToken::new();
         let client = Arc::new(SseClient {
-            agent: agent.clone(),
+            agent: pass.agent.clone(),
+            groups: pass.groups.clone(),
             inbound: way_in,
             evict: leave.clone(),
         });
@@ -112,7 +116,7 @@ impl HttpSse {
         }
         let serving = connection::serve(
             endpoint.endpoint.clone(),
-            agent,
+            (pass.agent.clone(), pass.groups.clone()),
             false,
             Some(view),
             leave.clone(),
@@ -138,18 +142,18 @@ impl HttpSse {
         &self,
         endpoint: &HttpEndpoint,
         request: Request<RequestBody>,
-        agent: &AgentId,
+        pass: &Credential,
     ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");
         let client = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("session="))
             .and_then(|id| self.lock().clients.get(id).cloned())
-            .filter(|client| client.agent == *agent);
+            .filter(|client| client.agent == pass.agent && client.groups == pass.groups);
         let Some(client) = client else {
             return unknown_session_response();
         };
-        let body = match read_message(endpoint, request.into_body(), agent).await {
+        let body = match read_message(endpoint, request.into_body(), &pass.agent).await {
             Ok(body) => body,
             Err(response) => return *response,
         };
@@ -234,6 +238,7 @@ mod tests {
         let (way_in, messages) = mpsc::channel(QUEUE_MAX);
         let client = SseClient {
             agent: AgentId::new(AgentId::LOCAL),
+            groups: ClaimedGroups::default(),
             inbound: way_in,
             evict: CancellationToken::new(),
         };

@@ -29,8 +29,8 @@ use super::headers::{self, accept_weight};
 use super::post::read_message;
 use super::responses::{json_response, refusal_response};
 use super::{HttpEndpoint, stream_response};
-use crate::lite::Lite;
 use crate::lite::call::{LiteCall, LiteEvent, LiteOutcome, LiteWait, RunningLiteCall};
+use crate::lite::{Lite, LiteCaller};
 use crate::oauth::SET_PREFIX;
 use mgp_callers::request::render_answer_parts;
 
@@ -62,17 +62,16 @@ pub(super) async fn handle_post(
     (http, lite): (&HttpEndpoint, &Arc<Lite>),
     endpoint: LiteEndpoint,
     request: HttpRequest<RequestBody>,
-    view: CatalogView,
-    agent: AgentId,
+    caller: LiteCaller,
 ) -> Response<ReplyBody> {
     let query = request.uri().query().map(str::to_owned);
-    let (headers, stream, text) = match read_request(http, request, &agent).await {
+    let (headers, stream, text) = match read_request(http, request, &caller.agent).await {
         Ok(read) => read,
         Err(response) => return *response,
     };
     match endpoint {
-        LiteEndpoint::List => list_tools(lite, query.as_deref(), &text, &agent, &view).await,
-        LiteEndpoint::Call => call_tool(lite, &headers, &text, stream, (agent, view)).await,
+        LiteEndpoint::List => list_tools(lite, query.as_deref(), &text, &caller).await,
+        LiteEndpoint::Call => call_tool(lite, &headers, &text, stream, caller).await,
     }
 }
 
@@ -114,8 +113,7 @@ async fn list_tools(
     lite: &Lite,
     query: Option<&str>,
     text: &str,
-    agent: &AgentId,
-    view: &CatalogView,
+    caller: &LiteCaller,
 ) -> Response<ReplyBody> {
     match serde_json::from_str::<&RawValue>(text) {
         Err(error) => return malformed_response(&Malformed::NotJson(error.to_string())),
@@ -137,7 +135,7 @@ async fn list_tools(
             return refusal_response(StatusCode::BAD_REQUEST, message);
         }
     };
-    match lite.list_tools(agent, view).await {
+    match lite.list_tools(caller).await {
         Ok(list) if array => {
             let whole = std::str::from_utf8(&list).unwrap_or_default();
             let array = Bytes::copy_from_slice(tool_list::array_of_list(whole).as_bytes());
@@ -154,7 +152,7 @@ async fn call_tool(
     headers: &HeaderMap,
     text: &ByteString,
     stream: bool,
-    (agent, view): (AgentId, CatalogView),
+    caller: LiteCaller,
 ) -> Response<ReplyBody> {
     let (id, method, params, trace) = match jsonrpc::parse_text(text) {
         Ok(Message::Request {
@@ -172,7 +170,7 @@ async fn call_tool(
     match &*method {
         tools::Call::METHOD => {}
         tools::List::METHOD => {
-            let list = lite.list_tools(&agent, &view).await;
+            let list = lite.list_tools(&caller).await;
             return match list {
                 Ok(list) => json_response(
                     StatusCode::OK,
@@ -198,7 +196,7 @@ async fn call_tool(
             Trace::from_params(params.map(RawValue::get), trace),
         ),
     );
-    let (running, applied) = begin_call(lite, headers, stream, (agent, view), asked);
+    let (running, applied) = begin_call(lite, headers, stream, caller, asked);
     let mut response = if stream {
         event_response(lite, running)
     } else {
@@ -213,15 +211,14 @@ fn begin_call(
     lite: &Arc<Lite>,
     headers: &HeaderMap,
     stream: bool,
-    (agent, view): (AgentId, CatalogView),
+    caller: LiteCaller,
     (params, trace): (ByteString, Trace),
 ) -> (RunningLiteCall, HeaderMap) {
     let prefer = headers.get_all(&PREFER).iter();
     let preferences = Preferences::parse(prefer.filter_map(|value| value.to_str().ok()));
     let (wait, deadline) = wait_options(preferences, stream);
     let running = lite.start_call(LiteCall {
-        agent,
-        view,
+        caller,
         params,
         stream,
         wait,

@@ -58,6 +58,7 @@ pub(super) async fn handle_post(
     let (sender, messages) = mpsc::channel(STREAM_QUEUE);
     let arrival = StatelessRequest {
         agent: pass.agent.clone(),
+        groups: pass.groups.clone(),
         operator: pass.is_operator(),
         session: CallerSession::Stateless,
         address,
@@ -115,7 +116,12 @@ fn parse_request(
     request_headers::check_version(&stated.version, header(request_headers::VERSION))?;
     stated.check_version()?;
     mirrored.check(header)?;
-    let principal = request::identity(&arrival.agent, arrival.operator, &arrival.view);
+    let principal = request::identity(
+        &arrival.agent,
+        arrival.operator,
+        &arrival.view,
+        &arrival.groups,
+    );
     if arrival.method == "tools/call"
         && let Some(name) = &mirrored.name
         && let Some(tool) = endpoint

@@ -68,7 +68,7 @@ async fn joined(
     let (reader, writer) = split(far);
     tokio::spawn(connection::serve(
         scene.context.clone(),
-        AgentId::new(agent),
+        (AgentId::new(agent), Default::default()),
         false,
         Some(CatalogView::All),
         CancellationToken::new(),
@@ -162,6 +162,7 @@ fn listening() -> Request {
         caller: Arc::new(Caller {
             connection: agent::shared_connection(&agent, &CatalogView::All),
             agent,
+            groups: Default::default(),
             operator: false,
             view: CatalogView::All,
             version: Version::STATELESS,

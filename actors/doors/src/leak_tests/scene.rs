@@ -111,6 +111,7 @@ fn open_to_all(folder: &TempDir) -> Arc<Snapshot<GrantTable>> {
     let open = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
+        group: None,
     };
     let books = GrantStore::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);

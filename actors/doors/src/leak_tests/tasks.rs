@@ -28,6 +28,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
     Arc::new(Caller {
         connection: agent::shared_connection(agent, &CatalogView::All),
         agent: agent.clone(),
+        groups: Default::default(),
         operator: false,
         view: CatalogView::All,
         version: Version::STATELESS,

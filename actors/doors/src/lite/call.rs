@@ -11,9 +11,7 @@ use mgp_callers::request::{Outcome, identity};
 use mgp_callers::{ForwardedHeaders, LongCall, STREAM_QUEUE, TaskWait};
 use mgp_engine::callers::tasks::Maker;
 use mgp_engine::timestamps::render_rfc3339_ms;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::{can_contain_string, member, quote};
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::lite::answer::{AnswerMeta, with_meta};
 use mgp_protocol::lite::elicitation::LiteElicitation;
@@ -39,10 +37,8 @@ const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Durati
 /// A call as parsed by a binding.
 #[derive(Debug)]
 pub(crate) struct LiteCall {
-    /// The agent, as authenticated by the endpoint.
-    pub(crate) agent: AgentId,
-    /// The servers visible to it.
-    pub(crate) view: CatalogView,
+    /// The caller, as authenticated by the endpoint.
+    pub(crate) caller: LiteCaller,
     /// The params of a `tools/call`, as JSON text: `name`, `arguments`, `_meta`.
     pub(crate) params: ByteString,
     /// True if it reads partial messages.
@@ -165,10 +161,7 @@ impl Lite {
         outlet: mpsc::Sender<Bytes>,
     ) -> LiteOutcome {
         let arrived = LiteArrival(Instant::now());
-        let caller = LiteCaller {
-            agent: call.agent.clone(),
-            view: call.view.clone(),
-        };
+        let caller = call.caller.clone();
         let request = match LiteRequest::parse(&call.params, call.stream) {
             Ok(request) => request,
             Err(refusal) => return Box::pin(self.render_refusal(&caller, arrived, &refusal)).await,
@@ -256,7 +249,7 @@ impl Lite {
         let wait = self.task_wait(call);
         let rounds = exchange.rounds().expect("a stateless call has them");
         rounds.set_task_wait(wait);
-        let principal = identity(&caller.agent, false, &caller.view);
+        let principal = identity(&caller.agent, false, &caller.view, &caller.groups);
         if let Some(tool) = self
             .stateless
             .routes

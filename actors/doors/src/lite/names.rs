@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use mgp_engine::doors::suggestions::nearest_name;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::quote;
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
 use mgp_protocol::lite::tool_list::{self, ToolPage};
@@ -24,18 +22,10 @@ impl Lite {
     ///
     /// # Errors
     /// The list is not available.
-    pub(crate) async fn list_tools(
-        &self,
-        agent: &AgentId,
-        view: &CatalogView,
-    ) -> Result<Bytes, LiteError> {
-        let caller = LiteCaller {
-            agent: agent.clone(),
-            view: view.clone(),
-        };
+    pub(crate) async fn list_tools(&self, caller: &LiteCaller) -> Result<Bytes, LiteError> {
         let mut tools = Vec::new();
         let each = |definition: &str| tools.extend(tool_list::to_lite_tool(definition));
-        self.for_each_tool(&caller, each).await?;
+        self.for_each_tool(caller, each).await?;
         Ok(tool_list::render_list(&tools).into())
     }
 

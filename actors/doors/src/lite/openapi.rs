@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
 use mgp_protocol::lite::openapi::{DocumentOptions, render_document};
 use mgp_protocol::lite::tool_list::{ToolPage, tool_name};
@@ -117,17 +115,12 @@ impl Lite {
     /// The tools are not available.
     pub(crate) async fn api_source(
         &self,
-        agent: &AgentId,
-        view: &CatalogView,
+        caller: &LiteCaller,
         (server, token): (String, bool),
     ) -> Result<ApiSource, LiteError> {
-        let caller = LiteCaller {
-            agent: agent.clone(),
-            view: view.clone(),
-        };
         let (outlet, _unread) = mpsc::channel(1);
         let opened = self.open_request(
-            &caller,
+            caller,
             ("tools/list", "{}"),
             outlet,
             (false, Trace::generate()),

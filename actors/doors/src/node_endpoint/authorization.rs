@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use crate::endpoint_context::EndpointContext;
 use crate::stateless::{self, RequestMeta};
 use mgp_callers::request::identity;
+use mgp_engine::policy::access::ClaimedGroups;
 use mgp_runtime::trace::Trace;
 
 /// The MGP extensions for a caller of one server of this node: those of its call, and none about this
@@ -165,9 +166,10 @@ fn check_access(
     }
     let view = CatalogView::One(server.clone());
     let knows = || {
-        context
-            .routes
-            .is_view_known(&view, &identity(agent, false, &view))
+        context.routes.is_view_known(
+            &view,
+            &identity(agent, false, &view, &ClaimedGroups::default()),
+        )
     };
     if method == "tools/call" || knows() {
         Ok(())

@@ -23,7 +23,9 @@ pub(super) fn decision_event(
             kind: ActorKind::Operator,
             id: name.to_string(),
         },
-        Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) | Principal::InGroups(agent, ..) => {
+            agent_actor(agent.as_str())
+        }
     };
     let details = render_details(operation, change, false);
     build_event(operation, change, grants, actor, trace, details)
@@ -62,6 +64,9 @@ fn build_event(
     if let Some(GrantResource::Permission(permission)) = grant.map(|grant| &grant.resource) {
         details["permission_type"] = json!(permission);
         details["decided_by"] = json!(operation.author);
+    }
+    if let Some(group) = grant.and_then(Grant::joined_group) {
+        details["group"] = json!(group.to_string());
     }
     let event_type = event_type(change, operation.told_at_ms, grants, grant);
     let result = if event_type == EventType::PermissionDenied {
@@ -124,7 +129,7 @@ fn target(grant: &Grant, here: NodeId) -> Target {
         GrantResource::Server(on) => (Some(place(on)), None),
         GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
         GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),
-        GrantResource::Permission(_) => (of, None),
+        GrantResource::Permission(_) | GrantResource::Group(_) => (of, None),
     };
     Target {
         server_id: server,

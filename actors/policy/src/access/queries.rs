@@ -16,7 +16,7 @@ pub enum GrantQuery {
     /// The entries in force.
     List(List, NodeNames, Reply<Vec<Entry>>),
     /// The rule that decides about an agent at a server or one of its tools.
-    Explain(AgentId, ServerId, Option<String>, Reply<Explanation>),
+    Explain(Principal, ServerId, Option<String>, Reply<Explanation>),
     /// How this node denies one of its agents the server of another node, or one of its tools.
     ExplainLocalDenial {
         /// The agent.
@@ -44,8 +44,8 @@ impl GrantQuery {
                 let name = |node| names.render(node);
                 reply.send(access::list(grants, authority, &request, now_ms, name));
             }
-            Self::Explain(agent, server, tool, reply) => {
-                let (principal, tool) = (Principal::Agent(agent), tool.as_deref());
+            Self::Explain(principal, server, tool, reply) => {
+                let tool = tool.as_deref();
                 let defaults = records.defaults;
                 reply.send(access::explain(
                     grants, authority, defaults, &principal, &server, tool, now_ms,
@@ -60,7 +60,13 @@ impl GrantQuery {
             } => {
                 let (resource, name) = ((&server, tool.as_deref()), |node| names.render(node));
                 reply.send(access::explain_local_denial(
-                    grants, authority, &agent, resource, now_ms, &name,
+                    grants,
+                    authority,
+                    records.defaults,
+                    &agent,
+                    resource,
+                    now_ms,
+                    &name,
                 ));
             }
             Self::Barrier(reply) => reply.send(()),

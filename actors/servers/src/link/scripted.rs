@@ -197,6 +197,7 @@ impl ScriptedServer {
         let caller = Arc::new(Caller {
             connection: ConnectionId(client),
             agent: AgentId::new("agent.test"),
+            groups: Default::default(),
             operator: false,
             view: CatalogView::All,
             version: Version::STATELESS,

@@ -2,16 +2,21 @@
 //!
 //! A window begins with the first call and ends after its length; the next call begins another.
 //!
+//! Groups have limits of their own, which their members share, with a budget of bytes besides ([`groups`]).
+//!
 //! [`RefusalLimiter`] bounds how often an agent gets the reason for a refused call: each refusal costs the kernel a
 //! record, and a refused agent loses nothing by retrying.
+
+pub mod groups;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::refusal::Denial;
+use mgp_protocol::refusal::{Denial, NextCall};
 
 use crate::clock::MonotonicTime;
+use crate::timestamps::render_rfc3339_ms;
 
 /// Most agents that are counted; more than one person manages. When the table is full, agents whose windows have
 /// expired are dropped, and the call of an agent without an entry is refused.
@@ -116,7 +121,10 @@ pub enum RateLimitError {
         retry_after: Duration,
     },
     /// The limit per day is reached.
-    Day,
+    Day {
+        /// When the next window begins.
+        retry_after: Duration,
+    },
     /// [`AGENTS_MAX`] agents are counted already.
     Agents,
 }
@@ -180,7 +188,9 @@ impl CallRateLimiter {
         windows.day = windows.day.current_at(now, DAY);
         let is_reached = |calls: u64, limit: u64| limit > 0 && calls >= limit;
         if is_reached(windows.day.calls, limits.per_day) {
-            return Err(RateLimitError::Day);
+            return Err(RateLimitError::Day {
+                retry_after: DAY.saturating_sub(now.duration_since(windows.day.started)),
+            });
         }
         windows.minute.calls = windows.minute.calls.saturating_add(1);
         if is_reached(windows.minute.calls - 1, limits.per_minute) {
@@ -223,9 +233,9 @@ impl CallRateLimiter {
 }
 
 impl RateLimitError {
-    /// The denial for the agent; `None` when the agent is not the cause.
+    /// The denial for the agent; `None` when the agent is not the cause. `now_ms` is in milliseconds since 1970.
     #[must_use]
-    pub fn to_denial(self, limits: RateLimits) -> Option<Denial> {
+    pub fn to_denial(self, limits: RateLimits, now_ms: u64) -> Option<Denial> {
         match self {
             Self::Minute {
                 current,
@@ -234,14 +244,37 @@ impl RateLimitError {
                 limit: limits.per_minute,
                 window_secs: MINUTE.as_secs(),
                 current,
-                retry_after_ms: u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
+                retry_after_ms: to_ms(retry_after),
+                next: None,
             }),
-            Self::Day => Some(Denial::OverQuota {
+            Self::Day { retry_after } => Some(Denial::OverQuota {
                 what: "calls of this agent a day".into(),
                 limit: limits.per_day,
+                next: Some(next_call(None, "agent_calls_per_day", retry_after, now_ms)),
             }),
             Self::Agents => None,
         }
+    }
+}
+
+/// Rounded up: at that time the call is possible.
+fn to_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// When the next call is possible.
+fn next_call(
+    group: Option<&AgentId>,
+    limit: &'static str,
+    retry_after: Duration,
+    now_ms: u64,
+) -> NextCall {
+    let after_ms = to_ms(retry_after);
+    NextCall {
+        group: group.map(ToString::to_string),
+        limit,
+        at: render_rfc3339_ms(now_ms.saturating_add(after_ms)),
+        after_ms,
     }
 }
 
@@ -285,7 +318,9 @@ mod tests {
         assert_eq!(rates.count_call(&agent, at(0)), Ok(()));
         assert!(rates.count_call(&agent, at(1)).is_err());
         assert_eq!(rates.count_call(&agent, at(60)), Ok(()));
-        assert_eq!(rates.count_call(&agent, at(120)), Err(RateLimitError::Day));
+        let retry_after = Duration::from_secs(86_400 - 120);
+        let day = RateLimitError::Day { retry_after };
+        assert_eq!(rates.count_call(&agent, at(120)), Err(day));
         assert_eq!(rates.count_call(&agent, at(86_400)), Ok(()));
     }
 

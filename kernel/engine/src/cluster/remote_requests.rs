@@ -319,6 +319,7 @@ const METHODS: [RemoteRule; 21] = [
         &[
             "mgp/kernel/state/log",
             "mgp/kernel/state/rollback",
+            "mgp/kernel/groups/list",
             "mgp/kernel/sets/list",
             "mgp/kernel/mcpl/sets",
             "mgp/kernel/mcpl/switch",

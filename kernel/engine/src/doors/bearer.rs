@@ -6,12 +6,16 @@
 
 mod keys;
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_json::{find_duplicate, members};
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, GroupName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use crate::policy::access::{ClaimedGroups, EntryEffect};
 
 #[cfg(test)]
 pub(crate) use self::keys::MAX_KEYS;
@@ -34,6 +38,61 @@ pub struct BearerPolicy {
     pub agent_claim: String,
     /// The scopes it must have, all of them.
     pub scopes: Vec<String>,
+    /// The groups that its claims give.
+    pub groups: GroupMapping,
+}
+
+/// What the operator makes of the issuer's groups. A claim gives nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMapping {
+    /// The claim that lists the issuer's groups.
+    pub claim: String,
+    /// The group of each of the issuer's that is known here.
+    pub map: BTreeMap<String, GroupName>,
+    /// The scope that a token needs for what a group is allowed.
+    pub scopes: BTreeMap<GroupName, String>,
+}
+
+impl GroupMapping {
+    /// The groups of a token with these claims. A group without its scope only closes: a scope takes away, and gives
+    /// nothing.
+    fn apply(
+        &self,
+        claims: &Map<String, Value>,
+        scopes: &[&str],
+    ) -> Result<ClaimedGroups, BadBearerToken> {
+        if self.map.is_empty() {
+            return Ok(ClaimedGroups::default());
+        }
+        // Groups that are elsewhere (OpenID Connect, section 5.6.2): whoever is in many would lose what is denied to them.
+        let elsewhere = claims.get("_claim_names").and_then(Value::as_object);
+        if elsewhere.is_some_and(|names| names.contains_key(&self.claim)) {
+            return Err(BadBearerToken::Groups);
+        }
+        let named = match claims.get(&self.claim) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::String(one)) => vec![one.as_str()],
+            Some(Value::Array(all)) => {
+                let all: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+                all.ok_or(BadBearerToken::Groups)?
+            }
+            Some(Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
+                return Err(BadBearerToken::Groups);
+            }
+        };
+        let groups = named.into_iter().filter_map(|name| self.map.get(name));
+        let groups = groups.map(|group| {
+            let needed = self.scopes.get(group);
+            let has_scope = needed.is_none_or(|needed| scopes.contains(&needed.as_str()));
+            let effect = if has_scope {
+                EntryEffect::Whole
+            } else {
+                EntryEffect::Closing
+            };
+            (group.id(), effect)
+        });
+        Ok(ClaimedGroups::new(groups.collect()))
+    }
 }
 
 /// A valid token.
@@ -43,6 +102,8 @@ pub struct VerifiedToken {
     pub agent: AgentId,
     /// When it expires, in milliseconds since 1970.
     pub not_after_ms: u64,
+    /// The groups it gives.
+    pub groups: ClaimedGroups,
 }
 
 /// Why a token is rejected. The messages repeat nothing of the token.
@@ -81,6 +142,11 @@ pub enum BadBearerToken {
     /// Its subject cannot be the name of an agent.
     #[error("the claim that names the agent is missing or names none")]
     Subject,
+    /// Its groups are not in it, or are no list of texts: what is denied to them would not count.
+    #[error(
+        "the claim that lists its groups is no list of texts, or is left out because it is long"
+    )]
+    Groups,
     /// It lacks a scope.
     #[error("it lacks a scope")]
     Scope,
@@ -198,8 +264,10 @@ fn check_claims(
     {
         return Err(BadBearerToken::Scope);
     }
+    let groups = policy.groups.apply(claims, &scopes)?;
     Ok(VerifiedToken {
         agent,
+        groups,
         not_after_ms: end.saturating_add(LEEWAY_MS),
     })
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, GroupName, NodeId, ServerId};
 
 use self::remote_names::NodePath;
 use crate::doors::suggestions::nearest_name;
@@ -34,6 +34,8 @@ pub struct NameResolver {
     pub unavailable: BTreeMap<NodeId, UnavailableNode>,
     /// The name of this node, where it is in a cluster.
     pub local_name: Option<NodeName>,
+    /// Groups of agents, in the configuration or in entries.
+    pub groups: BTreeSet<GroupName>,
 }
 
 /// What is known of an unavailable node.
@@ -124,6 +126,9 @@ impl NameResolver {
     /// # Errors
     /// [`NameError`] for a name that no agent can have.
     pub fn resolve_grantee(&self, typed: &str) -> Result<ResolvedName<AgentId>, NameError> {
+        if typed.starts_with(AgentId::GROUP_PREFIX) {
+            return self.resolve_group(typed);
+        }
         match typed.rsplit_once('@') {
             None if typed == AgentId::ALL => Ok(ResolvedName::existing(AgentId::new(AgentId::ALL))),
             Some((AgentId::ALL, AgentId::ALL)) => Err(NameError::AllAgents),
@@ -131,6 +136,30 @@ impl NameResolver {
             Some((name, AgentId::ALL)) => self.resolve_agent_everywhere(name),
             Some(_) | None => self.resolve_agent(typed),
         }
+    }
+
+    /// Resolves a group, with or without `group.`; that of the cluster with `@*`.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that no group can have.
+    pub fn resolve_group(&self, typed: &str) -> Result<ResolvedName<AgentId>, NameError> {
+        let (name, is_cluster) = match typed.split_once('@') {
+            Some((name, AgentId::ALL)) => (name, true),
+            Some(_) => return Err(NameError::GroupOfNode(typed.to_owned())),
+            None => (typed, false),
+        };
+        let group = GroupName::parse(name)?;
+        let id = if is_cluster {
+            group.id().pattern_for_all_nodes()
+        } else {
+            group.id()
+        };
+        let unknown = (!self.groups.contains(&group)).then(|| {
+            let names = self.groups.iter().map(GroupName::as_str);
+            let nearest = nearest_name(group.as_str(), names);
+            UnknownName::Group(group.clone(), nearest.map(str::to_owned))
+        });
+        Ok(ResolvedName { value: id, unknown })
     }
 
     /// Resolves a server's id; for another node's server, as `NODE/SERVER`.

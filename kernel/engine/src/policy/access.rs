@@ -10,6 +10,7 @@ mod conditions;
 mod decision;
 mod explain;
 mod foreign;
+mod groups;
 mod requests;
 mod sets;
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
+use mgp_protocol::ids::{AgentId, GroupName, NodeId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
 use self::agent_rules::AgentRuleSet;
@@ -30,9 +31,13 @@ pub use self::decision::{
     AccessDecision, DenialResponse, ForeignDenial, denial_response, hidden_query_response,
 };
 pub(crate) use self::decision::{ExpiredLease, LeaseExpiryCause};
-pub(crate) use self::explain::{ExplainedGrant, LevelEntries, describe_conflict, explain_foreign};
+pub(crate) use self::explain::{
+    ExplainedGrant, LevelEntries, describe_conflict, describe_membership, explain_foreign,
+};
 pub use self::explain::{explain, explain_local_denial, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
+pub(crate) use self::groups::GROUPS_OF_AGENT_MAX;
+pub use self::groups::{CONFIGURED_GROUPS_MAX, ClaimedGroups};
 #[cfg(test)]
 pub(crate) use self::requests::PATTERNS_MAX;
 pub use self::requests::{
@@ -53,6 +58,8 @@ pub enum Principal {
     Agent(AgentId),
     /// An agent at the endpoint of a set, which narrows its access.
     InSet(AgentId, SetName),
+    /// An agent whose token gives it groups, perhaps at the endpoint of a set.
+    InGroups(AgentId, Option<SetName>, ClaimedGroups),
 }
 
 impl Principal {
@@ -61,7 +68,9 @@ impl Principal {
     pub fn name(&self) -> &str {
         match self {
             Self::Operator(name) => name,
-            Self::Agent(agent) | Self::InSet(agent, _) => agent.as_str(),
+            Self::Agent(agent) | Self::InSet(agent, _) | Self::InGroups(agent, ..) => {
+                agent.as_str()
+            }
         }
     }
 
@@ -70,7 +79,29 @@ impl Principal {
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
             Self::Operator(_) => None,
-            Self::Agent(agent) | Self::InSet(agent, _) => Some(agent),
+            Self::Agent(agent) | Self::InSet(agent, _) | Self::InGroups(agent, ..) => Some(agent),
+        }
+    }
+
+    /// The set of its endpoint.
+    fn set(&self) -> Option<&SetName> {
+        match self {
+            Self::InSet(_, set) => Some(set),
+            Self::InGroups(_, set, _) => set.as_ref(),
+            Self::Operator(_) | Self::Agent(_) => None,
+        }
+    }
+
+    /// True for a group, where one is explained.
+    fn is_group(&self) -> bool {
+        self.agent().is_some_and(AgentId::is_group)
+    }
+
+    /// The groups that its token gives it, if any.
+    fn claimed_groups(&self) -> Option<&ClaimedGroups> {
+        match self {
+            Self::InGroups(.., groups) => Some(groups),
+            Self::Operator(_) | Self::Agent(_) | Self::InSet(..) => None,
         }
     }
 }
@@ -82,6 +113,8 @@ pub struct DefaultPolicies {
     pub kernel: DefaultPolicy,
     /// By server.
     pub servers: HashMap<ServerId, DefaultPolicy>,
+    /// The group of agents of this node that no entry and no token puts into one.
+    pub group: Option<GroupMembership>,
 }
 
 impl DefaultPolicies {
@@ -113,6 +146,8 @@ pub struct AccessEntry {
     pub(crate) decided_ms: u64,
     /// What keeps it from allowing every call.
     pub(crate) condition: Option<EntryCondition>,
+    /// The group that it is for.
+    pub(crate) group: Option<GroupName>,
 }
 
 impl AccessEntry {
@@ -129,11 +164,14 @@ impl AccessEntry {
             decided_by: display_author(granted).into(),
             decided_ms: granted.issued_at_ms,
             condition,
+            group: granted.grant.subject.group(),
         }
     }
 
     fn describe(&self) -> String {
-        format!("grant {} of {}", self.id, self.decided_by)
+        let to = self.group.as_ref().map(|group| format!(" to {group}"));
+        let to = to.unwrap_or_default();
+        format!("grant {} of {}{to}", self.id, self.decided_by)
     }
 
     fn is_in_force(&self, now_ms: u64) -> bool {
@@ -213,8 +251,31 @@ impl AgentRules {
                 of_tool.push(entry);
             }
             GrantResource::Tools(_, tools) => self.patterns.push((tools.clone(), entry)),
-            GrantResource::Permission(_) => {}
+            GrantResource::Permission(_) | GrantResource::Group(_) => {}
         }
+    }
+}
+
+/// A group of a caller, and what of the group's entries counts for it.
+pub type GroupMembership = (AgentId, EntryEffect);
+
+/// The entries that apply to a caller at one server.
+#[derive(Clone, Debug)]
+struct CallerRules<O, G> {
+    /// Those for the caller itself.
+    own: O,
+    /// Those of its groups.
+    groups: G,
+}
+
+impl<'a, O, G> CallerRules<O, G>
+where
+    O: Iterator<Item = &'a AgentRules> + Clone,
+    G: Iterator<Item = &'a AgentRules> + Clone,
+{
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a, O, G> {
+        self.own.clone().chain(self.groups.clone())
     }
 }
 
@@ -238,18 +299,26 @@ impl RuleLevel {
 }
 
 /// The entry that decides about a tool or, without one, about the server as a whole, among all that apply to the
-/// caller: one for the tool before one for several, these before one for its server. Within a level deny wins,
-/// whatever its subject.
-fn find_deciding_entry<'a>(
-    rules: impl Iterator<Item = &'a AgentRules> + Clone,
+/// caller: one for the tool before one for several, these before one for its server. Within a level those for the caller
+/// itself come before those of its groups, and of either deny wins.
+fn find_deciding_entry<'a, O, G>(
+    rules: &CallerRules<O, G>,
     tool: Option<&str>,
     now_ms: u64,
-) -> Option<(Source, &'a AccessEntry)> {
+) -> Option<(Source, &'a AccessEntry)>
+where
+    O: Iterator<Item = &'a AgentRules> + Clone,
+    G: Iterator<Item = &'a AgentRules> + Clone,
+{
     RuleLevel::ALL.into_iter().find_map(|level| {
-        let first = rules
-            .clone()
-            .filter_map(|rules| rules.first_in_force(level, tool, now_ms));
-        Some((level.source(), first.min_by_key(|entry| entry.rank())?))
+        let in_force = |rules: &'a AgentRules| rules.first_in_force(level, tool, now_ms);
+        let own = rules.own.clone().filter_map(in_force);
+        let own = own.min_by_key(|entry| entry.rank());
+        let first = own.or_else(|| {
+            let groups = rules.groups.clone().filter_map(in_force);
+            groups.min_by_key(|entry| entry.rank())
+        });
+        Some((level.source(), first?))
     })
 }
 
@@ -282,6 +351,8 @@ pub enum Audience {
     Common(u64),
     /// Has entries of its own, unchanged since the first generation, with the default policies of the second.
     Agent(AgentId, u64, u64),
+    /// Has these entries of groups besides, each unchanged since its generation.
+    InGroups(Box<Self>, Vec<(AgentId, EntryEffect, u64)>),
     /// The intersection of that audience and the set.
     InSet(Box<Self>, Arc<ToolSet>),
 }
@@ -366,11 +437,6 @@ impl GrantTable {
         }
     }
 
-    /// The agent's own entries for a server.
-    fn rules_at(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
-        self.agents.get(agent)?.for_server(server, &self.remote)
-    }
-
     /// The node whose table it is.
     #[must_use]
     pub fn local_node(&self) -> NodeId {
@@ -403,6 +469,7 @@ impl GrantTable {
             None if self.defaults.is_open() => Audience::All,
             None => Audience::Common(self.defaults_since),
         };
+        let base = self.join_audience(principal, base);
         self.narrow_audience(principal, base)
     }
 
@@ -431,8 +498,8 @@ impl GrantTable {
             let foreign = self.foreign.as_ref();
             return foreign.is_some_and(|rules| rules.is_server_visible(agent, server, now_ms));
         }
-        let rules = self.rules_at(agent, server);
-        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        let rules = self.local_rules(principal, agent, server);
+        let tools = rules.all().flat_map(|rules| rules.tools.keys());
         let mut tools = tools
             .map(|tool| &**tool)
             .chain(self.tools_in_sets(principal, server));
@@ -447,19 +514,23 @@ impl GrantTable {
     }
 
     /// The tools of a server that this agent has entries for, or that its sets name, by the server's own names.
-    pub fn named_tools<'a>(
+    pub fn named_tools<'a, 'b>(
         &'a self,
-        principal: &Principal,
-        server: &ServerId,
-    ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let own = principal.agent();
-        let own = own.and_then(|agent| self.rules_at(agent, server));
+        principal: &'b Principal,
+        server: &'b ServerId,
+    ) -> impl Iterator<Item = &'a str> + use<'a, 'b>
+    where
+        'a: 'b,
+    {
+        let here = principal.agent().filter(|agent| !agent.is_remote());
+        let local = here.map(|agent| self.local_rules(principal, agent, server).all());
         let foreign = principal.agent().zip(self.foreign.as_ref());
         let foreign = foreign.and_then(|(agent, rules)| {
             let caller = agent.as_remote()?;
-            Some(rules.rules_for((agent, &caller), server))
+            Some(rules.rules_for((agent, &caller), server).all())
         });
-        let rules = own.into_iter().chain(foreign.into_iter().flatten());
+        let rules = local.into_iter().flatten();
+        let rules = rules.chain(foreign.into_iter().flatten());
         let tools = rules.flat_map(|rules| rules.tools.keys());
         let tools = tools.map(|tool| &**tool);
         tools.chain(self.tools_in_sets(principal, server))
@@ -479,13 +550,13 @@ impl GrantTable {
     /// Decides one call; without a tool, access to the server as a whole. `tool` is the server's own name for it. A
     /// clock set back before the table's own time counts as that time.
     #[must_use]
-    pub fn decide(
-        &self,
+    pub fn decide<'a>(
+        &'a self,
         principal: &Principal,
         server: &ServerId,
         tool: Option<&str>,
         now_ms: u64,
-    ) -> AccessDecision<'_> {
+    ) -> AccessDecision<'a> {
         let Some(agent) = principal.agent() else {
             return local_decision(Permission::Allow, Source::Operator, None);
         };
@@ -502,8 +573,8 @@ impl GrantTable {
                 None => foreign::deny(ForeignDenial::NotMember),
             };
         }
-        let rules = self.rules_at(agent, server);
-        if let Some((source, entry)) = find_deciding_entry(rules.into_iter(), tool, now_ms) {
+        let rules = self.local_rules(principal, agent, server);
+        if let Some((source, entry)) = find_deciding_entry(&rules, tool, now_ms) {
             return local_decision(entry.permission, source, Some(entry)).with_condition(tool);
         }
         let permission = self.defaults.for_server(server).permission();

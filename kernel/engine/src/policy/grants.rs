@@ -399,8 +399,8 @@ impl Grants {
         self.status_as(granted, granted.grant.permission, authority, now_ms)
     }
 
-    /// Whether a grant with a condition closes what it does not allow. That takes access away, so it counts as a
-    /// denial does: also while it is not certain that its issuer may allow something.
+    /// Whether a grant closes what it does not allow, by a condition or by the denials of a group. That takes access away,
+    /// so it counts as a denial does: also while it is not certain that its issuer may allow something.
     #[must_use]
     pub(crate) fn is_closing(
         &self,
@@ -408,7 +408,7 @@ impl Grants {
         authority: &Authority,
         now_ms: u64,
     ) -> bool {
-        granted.grant.is_conditional()
+        granted.grant.can_close()
             && self.status_as(granted, Permission::Deny, authority, now_ms) == GrantStatus::InForce
     }
 
@@ -499,7 +499,7 @@ impl Grants {
     /// Whether an authorised node has revoked a grant: all of it.
     #[must_use]
     pub(crate) fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
-        let permission = if granted.grant.is_conditional() {
+        let permission = if granted.grant.can_close() {
             Permission::Deny
         } else {
             granted.grant.permission

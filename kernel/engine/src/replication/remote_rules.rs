@@ -9,7 +9,7 @@ use super::replica::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::{
     EntryEffect, ExpiredLease, ExplainedGrant, ForeignLease, ForeignRules, LevelEntries,
-    SharedTools, describe_conflict, explain_foreign, list_cluster,
+    SharedTools, describe_conflict, describe_membership, explain_foreign, list_cluster,
 };
 use crate::policy::grants::{GrantResource, GrantStatus, LoggedGrant, Specificity, Subject};
 
@@ -35,6 +35,7 @@ pub fn foreign_rules(
         GrantResource::Server(on) | GrantResource::Tool(on, _) | GrantResource::Tools(on, _) => {
             on.node == here && known.names.contains(&on.server)
         }
+        GrantResource::Group(_) => true,
         GrantResource::Permission(_) => false,
     };
     let is_for_other_node = |granted: &&LoggedGrant| match &granted.grant.subject {
@@ -101,17 +102,76 @@ pub fn explain(
 ) -> Explanation {
     let (server, tool) = on;
     let on = replica.logs().local_node().server(server.clone());
-    let all = grants_for_agent(replica, caller);
-    let levels = entries_by_level(replica, &all, &on, tool, now_ms);
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
     let denial = rules.find_denial(caller, server, tool);
-    explain_foreign(
-        levels.into_iter(),
-        tool,
-        denial.map(|denial| denial.describe(name, now)),
-        &name,
-    )
+    let denial = denial.map(|denial| denial.describe(name, now));
+    explain_by_logs(replica, caller, (&on, tool), denial, now_ms)
+}
+
+/// Explains what the logs say of an agent at a server of any node.
+fn explain_by_logs(
+    replica: &Replica,
+    caller: &NodeAgent,
+    (on, tool): (&NodeServer, Option<&str>),
+    denial: Option<String>,
+    now_ms: u64,
+) -> Explanation {
+    let name = |node| member_name(replica, node);
+    let all = grants_for_agent(replica, caller);
+    let own = entries_by_level(replica, &all, (on, tool), EntryEffect::Whole, now_ms);
+    let groups = replica.groups_of(caller, now_ms).into_iter();
+    let groups: Vec<(EntryEffect, Vec<LoggedGrant>)> = groups
+        .map(|(group, effect)| {
+            let subject = Subject::cluster_group(&group);
+            (effect, replica.logs().grants_for(&subject))
+        })
+        .collect();
+    let groups = groups.iter().flat_map(|(effect, granted)| {
+        entries_by_level(replica, granted, (on, tool), *effect, now_ms)
+    });
+    let groups: Vec<LevelEntries<'_>> = groups.filter(|(.., found)| !found.is_empty()).collect();
+    let mut levels: Vec<(usize, LevelEntries<'_>)> = own
+        .into_iter()
+        .chain(groups)
+        .map(|it| (rank(&it.1), it))
+        .collect();
+    // Stable: at one level those for the agent itself stay first.
+    levels.sort_by_key(|(rank, _)| *rank);
+    let levels = merge_groups(levels);
+    let joined = all.iter().filter(|it| it.grant.joined_group().is_some());
+    let joined = joined.filter(|it| {
+        replica.grant_status(it, now_ms) == GrantStatus::InForce || replica.is_closing(it, now_ms)
+    });
+    let who = format!("{}@{}", caller.agent, name(caller.node));
+    let joined: Vec<String> = joined.map(|it| describe_membership(it, &who)).collect();
+    let explained = explain_foreign(levels.into_iter(), tool, denial, &name);
+    Explanation {
+        considered: [joined, explained.considered].concat(),
+        ..explained
+    }
+}
+
+/// The order of the levels.
+fn rank(resource: &GrantResource) -> usize {
+    match resource {
+        GrantResource::Tool(..) => 0,
+        GrantResource::Tools(..) => 1,
+        GrantResource::Server(_) | GrantResource::Permission(_) | GrantResource::Group(_) => 2,
+    }
+}
+
+/// The entries of all groups at one level decide together.
+fn merge_groups(levels: Vec<(usize, LevelEntries<'_>)>) -> Vec<LevelEntries<'_>> {
+    let mut merged: Vec<(usize, bool, LevelEntries<'_>)> = Vec::new();
+    for (rank, level) in levels {
+        let is_group = level.2.iter().any(|it| it.granted.grant.subject.is_group());
+        match merged.last_mut() {
+            Some((other, true, (.., found))) if is_group && *other == rank => found.extend(level.2),
+            Some(_) | None => merged.push((rank, is_group, level)),
+        }
+    }
+    merged.into_iter().map(|(.., level)| level).collect()
 }
 
 /// All grants for an agent, by its name or by a pattern.
@@ -125,19 +185,20 @@ fn grants_for_agent(replica: &Replica, caller: &NodeAgent) -> Vec<LoggedGrant> {
 fn entries_by_level<'a>(
     replica: &Replica,
     grants: &'a [LoggedGrant],
-    on: &NodeServer,
-    tool: Option<&str>,
+    (on, tool): (&NodeServer, Option<&str>),
+    effect: EntryEffect,
     now_ms: u64,
 ) -> Vec<LevelEntries<'a>> {
     let mut all: BTreeMap<Specificity, Vec<ExplainedGrant<'_>>> = BTreeMap::new();
     for granted in grants {
         if let Some(specificity) = granted.grant.resource.specificity(on, tool) {
-            let level = all.entry(specificity).or_default();
-            level.push(ExplainedGrant {
+            let explained = ExplainedGrant {
                 granted,
                 status: replica.grant_status(granted, now_ms),
                 is_closing: replica.is_closing(granted, now_ms),
-            });
+            };
+            let level = all.entry(specificity).or_default();
+            level.extend(explained.for_member(effect));
         }
     }
     let mut take_level = |specificity| all.remove(&specificity).unwrap_or_default();
@@ -172,10 +233,7 @@ pub fn explain_remote(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
-    let all = grants_for_agent(replica, caller);
-    let levels = entries_by_level(replica, &all, on, tool, now_ms);
-    let name = |node| member_name(replica, node);
-    explain_foreign(levels.into_iter(), tool, None, &name)
+    explain_by_logs(replica, caller, (on, tool), None, now_ms)
 }
 
 /// Lists the grants in force or in conflict with a revoke. `name` gives the names of other nodes.
@@ -219,7 +277,8 @@ mod tests {
     use super::super::replica::{LogMessage, ReplicaConfig, ReplicaContext};
     use super::super::test_logs::{
         LogWriter, admit_change, allow_change, cluster_id, cut_change, deny_change, expiring_at,
-        for_subject, for_tool, for_tool_pattern, found_cluster, node, on_condition, revoke_change,
+        for_subject, for_tool, for_tool_pattern, found_cluster, joining, node, on_condition,
+        revoke_change,
     };
     use super::*;
     use crate::cluster::clock_offset::PeerClock;
@@ -313,6 +372,7 @@ mod tests {
             let open = DefaultPolicies {
                 kernel: DefaultPolicy::OptOut,
                 servers: std::collections::HashMap::new(),
+                group: None,
             };
             let rules = foreign_rules(&self.replica, &self.known, 0, self.now());
             let authority = Authority::with_local_issuer(node(0));
@@ -447,6 +507,118 @@ mod tests {
             assert!(owner.decide(&caller(), Some("write")).is_ok());
             assert!(!table.is_allowed(&who, &files(), read, 0), "{subject:?}");
         }
+    }
+
+    fn readers() -> Subject {
+        Subject::AgentEverywhere(AgentId::new("group.readers"))
+    }
+
+    /// EXT-216: an admin's entry puts an agent, or all of a node, into a group; nothing else does, whatever the agent's
+    /// node says or calls it.
+    #[test]
+    fn a_group_counts_by_an_admins_entry_only() {
+        let mut owner = Owner::new();
+        let granted = owner.founder.write(for_subject(allow_change(1), readers()));
+        owner.merge(granted);
+        let read = Some("read_it");
+        let not_granted = Err(Some(ForeignDenial::NotGranted));
+        assert_eq!(owner.decide(&caller(), read), not_granted);
+        // An agent that its node calls like the group, and one of a node that is no admin and writes the entry itself.
+        let impostor = node(1).agent(AgentId::new("group.readers"));
+        assert!(owner.decide(&impostor, read).is_err());
+        let admitted = owner.founder.write(admit_change(2, MemberRole::Member));
+        owner.merge(admitted);
+        let member = node(2).agent(AgentId::new("a"));
+        let mut forger = LogWriter::new(2, cluster_id());
+        let own = for_subject(
+            joining(allow_change(2), "readers"),
+            Subject::Agent(member.clone()),
+        );
+        let forged = forger.write(own);
+        owner.merge(forged);
+        assert_eq!(owner.decide(&member, read), not_granted);
+        let joined = owner.founder.write(joining(allow_change(3), "readers"));
+        owner.merge(joined);
+        assert_eq!(owner.decide(&caller(), read), Ok(()));
+        assert!(
+            owner
+                .decide(&node(1).agent(AgentId::new("b")), read)
+                .is_err()
+        );
+        let on = node(0).server(files());
+        let there = explain_remote(&owner.replica, &caller(), &on, read, 0);
+        assert_eq!(there.permission, Permission::Allow);
+        assert!(there.rule.contains("to group.readers"), "{there:?}");
+        assert!(
+            there.considered[0].contains("a@node-1 is in group.readers"),
+            "{there:?}"
+        );
+        // A denial of the agent's own wins, one of another group too; then the node is in it.
+        let own = owner.founder.write(for_tool(deny_change(4), "read_it"));
+        owner.merge(own);
+        assert_eq!(owner.decide(&caller(), read), Err(None));
+        let left = owner.founder.write(revoke_change(3));
+        owner.merge(left);
+        assert_eq!(owner.decide(&caller(), Some("write")), not_granted);
+        let all = for_subject(
+            joining(allow_change(5), "readers"),
+            Subject::AgentsAt(node(2)),
+        );
+        let all = owner.founder.write(all);
+        owner.merge(all);
+        assert_eq!(owner.decide(&member, read), Ok(()));
+    }
+
+    /// EXT-216: while it is in doubt whether an entry counts, the group gives nothing and what it is denied stays.
+    #[test]
+    fn a_membership_in_doubt_only_closes() {
+        let mut owner = Owner::new();
+        let joined = owner.other.write(joining(allow_change(1), "readers"));
+        owner.merge(joined);
+        let own = owner.founder.write(allow_change(2));
+        owner.merge(own);
+        let denied = for_tool(for_subject(deny_change(3), readers()), "read_it");
+        let denied = owner.founder.write(denied);
+        owner.merge(denied);
+        let allowed = for_tool(for_subject(allow_change(4), readers()), "read_more");
+        let allowed = owner.founder.write(allowed);
+        owner.merge(allowed);
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Err(None));
+        let unknown = owner.other.write(LogChange::Unknown("later".into()));
+        owner.merge(unknown);
+        let revoked = owner.founder.write(revoke_change(2));
+        owner.merge(revoked);
+        assert_eq!(
+            owner.decide(&caller(), Some("read_it")),
+            Err(None),
+            "it closes still"
+        );
+        let not_granted = Err(Some(ForeignDenial::NotGranted));
+        assert_eq!(
+            owner.decide(&caller(), Some("read_more")),
+            not_granted,
+            "and gives nothing"
+        );
+    }
+
+    /// EXT-216: a revoke that did not know a group's grant closes it, as it closes that of a pattern.
+    #[test]
+    fn a_revoke_of_an_agent_closes_an_unseen_grant_of_a_group() {
+        let mut owner = Owner::new();
+        let joined = owner.founder.write(joining(allow_change(1), "readers"));
+        owner.merge(joined);
+        let own = owner.founder.write(allow_change(2));
+        owner.merge(own);
+        let unseen = owner.other.write(for_subject(allow_change(3), readers()));
+        owner.founder.context.logs = [(node(1), 0)].into();
+        let revoked = owner.founder.write(revoke_change(2));
+        owner.merge(unseen);
+        owner.merge(revoked);
+        assert!(owner.decide(&caller(), Some("read_it")).is_err());
+        owner.other.context.logs = [(node(0), owner.founder.tip.next)].into();
+        let again = owner.other.write(for_subject(allow_change(4), readers()));
+        owner.merge(again);
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Ok(()));
     }
 
     /// Every reader of grants applies patterns.

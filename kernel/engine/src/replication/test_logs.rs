@@ -1,6 +1,6 @@
 //! Writers of logs, for tests.
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, GroupName, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::node_key::{PublicKey, Signature};
@@ -157,6 +157,14 @@ pub(super) fn on_condition(mut change: LogChange, when: &str) -> LogChange {
 pub(super) fn for_subject(mut change: LogChange, subject: Subject) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
         grant.subject = subject;
+    }
+    change
+}
+
+/// Makes the subject of a grant a member of a group.
+pub(super) fn joining(mut change: LogChange, group: &str) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        grant.resource = GrantResource::Group(GroupName::parse(group).expect("a name"));
     }
     change
 }

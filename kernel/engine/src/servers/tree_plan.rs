@@ -40,7 +40,7 @@ pub struct Configuration {
     /// Invalid servers, with the reasons.
     pub invalid: Vec<(ServerId, String)>,
     /// The default policies.
-    pub policy: DefaultPolicy,
+    pub policy: DefaultPolicies,
 }
 
 /// An event.
@@ -98,7 +98,7 @@ pub struct TreePlan {
     desired: BTreeMap<ServerId, ServerSpec>,
     /// The registered ones among them.
     registered: BTreeSet<ServerId>,
-    policy: DefaultPolicy,
+    policy: DefaultPolicies,
     /// Servers with a supervisor, which may be stopping.
     supervised: BTreeSet<ServerId>,
     /// Servers listed as invalid.
@@ -117,7 +117,7 @@ enum Change {
         /// All servers that should run afterwards.
         desired: BTreeMap<ServerId, ServerSpec>,
         invalid: Vec<(ServerId, String)>,
-        policy: DefaultPolicy,
+        policy: DefaultPolicies,
         registered: BTreeSet<ServerId>,
     },
     Register(Box<ServerSpec>),
@@ -131,7 +131,11 @@ impl TreePlan {
             desired: BTreeMap::new(),
             registered: BTreeSet::new(),
             // The strictest, until a configuration sets the policy.
-            policy: DefaultPolicy::OptIn,
+            policy: DefaultPolicies {
+                kernel: DefaultPolicy::OptIn,
+                servers: std::collections::HashMap::new(),
+                group: None,
+            },
             supervised: BTreeSet::new(),
             invalid: BTreeSet::new(),
             pending: None,
@@ -239,7 +243,7 @@ impl TreePlan {
         for (id, spec) in self.desired.iter().filter(|(id, _)| stays(id)) {
             desired.entry(id.clone()).or_insert_with(|| spec.clone());
         }
-        let defaults = build_defaults(policy, desired.values());
+        let defaults = build_defaults(&policy, desired.values());
         self.pending = Some(Change::Configure {
             desired,
             invalid,
@@ -254,7 +258,7 @@ impl TreePlan {
         &mut self,
         desired: BTreeMap<ServerId, ServerSpec>,
         invalid: Vec<(ServerId, String)>,
-        policy: DefaultPolicy,
+        policy: DefaultPolicies,
         registered: &BTreeSet<ServerId>,
     ) -> Vec<TreeEffect> {
         self.policy = policy;
@@ -291,7 +295,7 @@ impl TreePlan {
         if self.is_stopping || self.desired.contains_key(&spec.id) {
             return Vec::new();
         }
-        let defaults = build_defaults(self.policy, self.desired.values().chain([&*spec]));
+        let defaults = build_defaults(&self.policy, self.desired.values().chain([&*spec]));
         self.pending = Some(Change::Register(spec));
         vec![TreeEffect::SetDefaults(defaults)]
     }
@@ -362,13 +366,13 @@ impl Default for TreePlan {
 }
 
 fn build_defaults<'a>(
-    kernel: DefaultPolicy,
+    kernel: &DefaultPolicies,
     servers: impl Iterator<Item = &'a ServerSpec>,
 ) -> DefaultPolicies {
     let by_server = servers.filter_map(|spec| Some((spec.id.clone(), spec.default_policy()?)));
     DefaultPolicies {
-        kernel,
         servers: by_server.collect(),
+        ..kernel.clone()
     }
 }
 

@@ -201,6 +201,7 @@ impl RegistrationRefusal {
             Self::TooMany { max } => Denial::OverQuota {
                 what: "registered servers (deregister one first)".into(),
                 limit: max as u64,
+                next: None,
             },
             Self::RuleViolation(broken) => Denial::Registration {
                 server: broken.server,
@@ -339,7 +340,9 @@ fn effective_trust(
     // An agent gets only what it requests.
     let requested = declared.or(is_agent.then_some(TrustLevel::Sandboxed.as_str()));
     let max = match (context.caller, requested) {
-        (Principal::Agent(_) | Principal::InSet(..), _) => context.trust_max,
+        (Principal::Agent(_) | Principal::InSet(..) | Principal::InGroups(..), _) => {
+            context.trust_max
+        }
         (Principal::Operator { .. }, Some(_)) => TrustLevel::Trusted,
         (Principal::Operator { .. }, None) => TrustLevel::Standard,
     };

@@ -140,6 +140,8 @@ impl WireFeatures {
     pub const PATTERNS: Self = Self(1 << 11);
     /// Grants with conditions are supported.
     pub const CONDITIONS: Self = Self(1 << 12);
+    /// Reads grants with groups, and what puts agents into groups.
+    pub const GROUPS: Self = Self(1 << 13);
     /// A deliberately changed wire format (`wire-next`): set by tests of mixed clusters, never by a
     /// release.
     pub const WIRE_NEXT: Self = Self(1 << 63);

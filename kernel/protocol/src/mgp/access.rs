@@ -24,6 +24,8 @@ pub enum EntryType {
     ServerGrant,
     /// One tool.
     ToolGrant,
+    /// None: the agent is in a group, which `server_id` names as `group.NAME`, or `group.NAME@*` for that of the cluster.
+    GroupMember,
 }
 
 /// Allow or deny.
@@ -141,6 +143,20 @@ request! {
         /// Only for this server.
         #[serde(default)]
         server_id: Option<String>,
+        /// Only of this kind. Memberships of groups are listed only so.
+        #[serde(default)]
+        entry_type: Option<EntryType>,
+    }
+}
+
+impl List {
+    /// Whether entries of this kind are requested.
+    #[must_use]
+    pub fn lists(&self, entry: EntryType) -> bool {
+        match self.entry_type {
+            Some(wanted) => entry == wanted,
+            None => entry != EntryType::GroupMember,
+        }
     }
 }
 
@@ -297,6 +313,9 @@ pub enum BadTarget {
         "entry_type \"server_grant\" is for all tools of a server; leave `tool_name` out, or say \"tool_grant\""
     )]
     ToolOfServer,
+    /// A membership with a tool.
+    #[error("entry_type \"group_member\" names a group in `server_id`, and no tool")]
+    ToolOfGroup,
 }
 
 /// The tool of an entry: `None` for the whole server. An empty name counts as absent.
@@ -309,6 +328,8 @@ pub fn target(entry: EntryType, tool: Option<&str>) -> Result<Option<&str>, BadT
         (EntryType::ToolGrant, None) => Err(BadTarget::NoTool),
         (EntryType::ServerGrant, None) => Ok(None),
         (EntryType::ServerGrant, Some(_)) => Err(BadTarget::ToolOfServer),
+        (EntryType::GroupMember, None) => Ok(None),
+        (EntryType::GroupMember, Some(_)) => Err(BadTarget::ToolOfGroup),
     }
 }
 

@@ -523,6 +523,7 @@ mod tests {
                 denied(Denial::OverQuota {
                     what: "m".into(),
                     limit: 1,
+                    next: None,
                 }),
                 Blocked,
                 None,

@@ -1,6 +1,7 @@
 //! `mgp/kernel/*`: requests about the kernel itself. For the operator.
 
 pub mod console;
+pub mod groups;
 pub mod lan;
 pub mod mcpl;
 pub mod nodes;

@@ -1,8 +1,8 @@
 //! Denials by policy: permissions, access, credentials, validators, limits. Each has a code of its own for
 //! an MGP caller (MGP §14.3), and a JSON-RPC code for others.
 
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::code::Code;
 use super::owner_refusal::OwnerRefusalCause;
@@ -94,7 +94,7 @@ pub enum Denial {
         hint: &'static str,
     },
     /// The rate limit was exceeded.
-    #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
+    #[error("Rate limited: {limit} requests per {window_secs} s exceeded{}", describe_next(next.as_ref()))]
     RateLimited {
         /// The limit within the window.
         limit: u64,
@@ -104,14 +104,18 @@ pub enum Denial {
         current: u64,
         /// The time until the next request is allowed, in milliseconds.
         retry_after_ms: u64,
+        /// Whose limit it is, and when the next call is possible.
+        next: Option<NextCall>,
     },
     /// A budget is exhausted.
-    #[error("Quota exceeded: {what}; at most {limit}")]
+    #[error("Quota exceeded: {what}; at most {limit}{}", describe_next(next.as_ref()))]
     OverQuota {
         /// The budget, as text.
         what: String,
         /// The limit.
         limit: u64,
+        /// Whose budget it is, and when the next call is possible.
+        next: Option<NextCall>,
     },
     /// The tool exists and is disabled.
     #[error("Tool {tool} is disabled: {reason}")]
@@ -231,12 +235,20 @@ impl Denial {
                 limit,
                 window_secs,
                 current,
+                next,
                 ..
-            } => Some(json!({"limit": limit, "window_secs": window_secs, "current": current})),
+            } => {
+                let details =
+                    json!({"limit": limit, "window_secs": window_secs, "current": current});
+                Some(add_next(details, next.as_ref()))
+            }
             Self::Condition { allowed, .. } => allowed
                 .as_ref()
                 .map(|condition| json!({"allowed_when": condition})),
-            Self::OverQuota { what, limit } => Some(json!({"quota": what, "limit": limit})),
+            Self::OverQuota { what, limit, next } => {
+                let details = json!({"quota": what, "limit": limit});
+                Some(add_next(details, next.as_ref()))
+            }
             Self::Unconfirmed { .. }
             | Self::NotGranted { .. }
             | Self::NoCredentials(_)
@@ -247,4 +259,37 @@ impl Denial {
             | Self::NoSubscription { .. } => None,
         }
     }
+}
+
+/// When a call is possible that a limit refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextCall {
+    /// The group whose members share the limit.
+    pub group: Option<String>,
+    /// The key of the limit.
+    pub limit: &'static str,
+    /// RFC 3339.
+    pub at: String,
+    /// The time until then, in milliseconds.
+    pub after_ms: u64,
+}
+
+fn describe_next(next: Option<&NextCall>) -> String {
+    let Some(next) = next else {
+        return String::new();
+    };
+    let whose = next.group.as_ref();
+    let whose = whose.map(|group| format!(" (`{}` of {group})", next.limit));
+    let whose = whose.unwrap_or_else(|| format!(" (`{}`)", next.limit));
+    format!("{whose}; the next call is possible at {}", next.at)
+}
+
+fn add_next(mut details: Value, next: Option<&NextCall>) -> Value {
+    if let Some(next) = next {
+        details["limit_name"] = json!(next.limit);
+        details["group"] = json!(next.group);
+        details["next_call_at"] = json!(next.at);
+        details["next_call_after_ms"] = json!(next.after_ms);
+    }
+    details
 }

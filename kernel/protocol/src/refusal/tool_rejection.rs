@@ -265,6 +265,7 @@ mod tests {
         let limited = Denial::OverQuota {
             what: "x".into(),
             limit: 1,
+            next: None,
         };
         assert!(render(limited, Version::STATELESS).is_none());
     }

@@ -21,7 +21,7 @@ pub enum Grants {
 #[derive(Debug, Args)]
 pub(crate) struct RuleSubject {
     /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
-    /// node, and 'AGENT@*', those of one name at every node.
+    /// node, 'AGENT@*', those of one name at every node, and group.NAME.
     pub(crate) agent: String,
     /// A server, or one of its tools as SERVER:TOOL; SERVER/TOOL and what agents are shown,
     /// SERVER__TOOL, are read, too. Of another node: NODE/SERVER, NODE/SERVER:TOOL.
@@ -43,6 +43,7 @@ pub(crate) struct RuleSubject {
   mgp grants add agent.local files:move_file --deny --because 'only by hand'
   mgp grants add agent.local files:write_file --expires 1h
   mgp grants add agent.local files:write_file --when 'inside(args.path, \"~/notes\")'
+  mgp grants add group.readers files            # the agents of a group
   mgp grants add alice@desk files               # an agent of a node the server is shared with
   mgp grants add '*@desk' 'files:read_*'        # all its agents, tools whose names begin so
   mgp grants add alice nas/files --deny         # for an agent of this node; needs no admin
@@ -85,6 +86,49 @@ pub struct ListGrants {
     /// Only grants of this agent.
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
+}
+
+/// `mgp groups …`.
+#[derive(Debug, Subcommand)]
+pub enum Groups {
+    /// List groups of agents.
+    List,
+    /// Show a group: its members, limits and grants.
+    Show(NamedGroup),
+    /// Put an agent into a group.
+    Add(Membership),
+    /// Take an agent out of a group.
+    Remove(Membership),
+}
+
+/// `mgp groups show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp groups show readers
+  mgp groups show readers --json")]
+pub struct NamedGroup {
+    /// The group, with or without `group.`.
+    pub(crate) group: String,
+}
+
+/// `mgp groups add|remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp groups add readers alice
+  mgp groups add readers alice@desk      # an agent of another node: the group of the cluster
+  mgp groups add readers '*@desk'        # every agent of a node
+  mgp groups add 'readers@*' alice       # an agent of this node, for servers of other nodes
+  mgp groups remove readers alice
+
+`mgp grants add group.readers files` grants a group. The first member makes a group.")]
+pub struct Membership {
+    /// The group, with or without `group.`; that of the cluster as 'NAME@*'.
+    pub(crate) group: String,
+    /// The agent, as in `mgp grants add`.
+    pub(crate) agent: String,
+    /// Accept the name of an agent that does not exist yet.
+    #[arg(long)]
+    pub(crate) yet_unknown: bool,
 }
 
 /// `mgp explain`.

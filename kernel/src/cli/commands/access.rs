@@ -106,8 +106,8 @@ impl RuleTarget {
 }
 
 /// The id of another node's agent contains the whole node id: it is displayed as typed.
-fn agent_label(agent: &str, typed: &str) -> String {
-    let pattern = typed.starts_with(AgentId::ALL);
+pub(super) fn agent_label(agent: &str, typed: &str) -> String {
+    let pattern = typed.starts_with(AgentId::ALL) || typed.starts_with(AgentId::GROUP_PREFIX);
     match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) && !pattern {
         true => format!("{}{typed}", AgentId::PREFIX),
         false if agent.contains('@') => typed.to_owned(),
@@ -223,7 +223,7 @@ fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
     })
 }
 
-fn render_grants(entries: &[Entry]) -> String {
+pub(super) fn render_grants(entries: &[Entry]) -> String {
     let mut table = new_table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
     for entry in entries {
         let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());

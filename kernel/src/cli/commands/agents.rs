@@ -80,7 +80,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         if agents.is_empty() {
             return print_line("no agent has a token: `mgp agents add NAME` makes one");
         }
-        let mut table = new_table(&["AGENT", "ADDED", "TOKEN OF", "GOOD UNTIL"]);
+        let mut table = new_table(&["AGENT", "ADDED", "TOKEN OF", "GOOD UNTIL", "GROUPS"]);
         for agent in agents {
             let end = render_expiry(&agent);
             table.add_row([
@@ -88,6 +88,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
                 agent.added_at,
                 agent.token_made_at,
                 end,
+                sanitize_line(&agent.groups.join(", ")),
             ]);
         }
         print_line(table)

@@ -12,7 +12,7 @@ use crate::config::parsing::Section;
 
 const DAY_MS: u64 = DAY * 1000;
 /// More calls than a kernel can make in a day.
-const CALLS_MAX: u64 = 1_000_000_000_000;
+pub(crate) const CALLS_MAX: u64 = 1_000_000_000_000;
 /// More refusals than a kernel can write down in a second.
 const REFUSALS_MAX: u64 = 1_000_000;
 

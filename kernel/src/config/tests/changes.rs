@@ -29,6 +29,9 @@ jwks_file = "/a" #> "/b" waits
 jwks_url = "https://a" #> "https://b" waits
 agent_claim = "a" #> "b" waits
 scopes = [] #> ["a"] waits
+group_claim = "a" #> "b" waits
+groups = { a = "a", b = "a" } #> { a = "a", b = "b" } waits
+group_scopes = { a = "a" } #> { a = "b" } waits
 algorithms = ["RS256"] #> ["ES256"] waits
 accept_tokens = true #> false waits
 [lite]
@@ -57,6 +60,7 @@ keep_days = 1 #> 2 waits
 keep_bytes = 1073741824 #> 1073741825 waits
 [access]
 default_policy = "opt-out" #> "opt-in" live
+default_group = "a" #> "b" live
 reveal = false #> true waits
 [log]
 level = "info" #> "debug" waits
@@ -80,6 +84,10 @@ desktop = false #> true waits
 command = ["a"] #> ["b"] waits
 webhook = "https://a" #> "https://b" waits
 webhook_secret = "0123456789abcdef0" #> "0123456789abcdef1" waits
+[groups.a]
+calls_per_minute = 1 #> 2 waits
+calls_per_day = 1 #> 2 waits
+bytes_per_day = 1 #> 2 waits
 [limits]
 max_frame_bytes = 8388608 #> 8388609 both
 sampling = "on" #> "off" live
@@ -368,7 +376,7 @@ fn every_change_is_applied_or_reported() {
         );
         let told = pending_restart((&running.kernel, &before), (&now.kernel, &after));
         let reaches = running.spec("x") != now.spec("x")
-            || running.kernel.access.default_policy != now.kernel.access.default_policy
+            || running.kernel.access.to_policies() != now.kernel.access.to_policies()
             || running.kernel.sets != now.kernel.sets
             || running.kernel.mcpl != now.kernel.mcpl
             // The command line reads it each time.
@@ -376,9 +384,12 @@ fn every_change_is_applied_or_reported() {
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
         let section = match key.as_str() {
             "users" => "socket.users".to_owned(),
+            "groups" => "oauth.groups".to_owned(),
+            "group_scopes" => "oauth.group_scopes".to_owned(),
             _ => section,
         };
-        let key = key.replace("users", "a");
+        let key = key.replace("users", "a").replace("groups", "b");
+        let key = key.replace("group_scopes", "a");
         let want = format!("[{section}] {key} changed: takes effect after `mgp down && mgp up`");
         assert_eq!(told, Vec::from_iter((fate != "live").then_some(want)));
     }
@@ -388,6 +399,7 @@ fn every_change_is_applied_or_reported() {
 fn starred(key: &str) -> String {
     key.replace("\"agent.a\"", "*")
         .replace("sets.a", "sets.*")
+        .replace("groups.a", "groups.*")
         .replace("mcpl.inference.servers.x", "mcpl.inference.servers.*")
         .replace("mcpl.providers.p", "mcpl.providers.*")
         .replace("mcpl.servers.x", "mcpl.servers.*")

@@ -1,11 +1,11 @@
 //! The first phase: state that every component reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use mgp_callers::Directory;
-use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
+use mgp_engine::policy::access::GrantTable as AccessTable;
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
@@ -100,10 +100,7 @@ impl SharedComponents {
 
 /// The table in force until the configuration is applied.
 fn initial_access_table(kernel: &KernelConfig, store: &GrantStore) -> Arc<Snapshot<AccessTable>> {
-    let defaults = DefaultPolicies {
-        kernel: kernel.access.default_policy,
-        servers: HashMap::new(),
-    };
+    let defaults = kernel.access.to_policies();
     let (grants, authority) = (store.grants(), store.authority());
     let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
     let sets = Arc::new(kernel.sets.clone());

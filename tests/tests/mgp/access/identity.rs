@@ -1,5 +1,6 @@
 //! Who is who at the doors: agents with tokens of their own, and what belongs to each of them.
 
+mod groups;
 mod mtls;
 mod oauth;
 mod users;

@@ -5,7 +5,7 @@ use mgp_engine::policy::access::{self, GrantRequestError};
 use mgp_engine::policy::grants::{GrantChange, GrantStatus, LogChange, LoggedGrant};
 use mgp_engine::replication::remote_rules;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
-use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Permission, Revoke};
+use mgp_protocol::mgp::access::{Entry, EntryType, Explanation, Grant, List, Permission, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
 use mgp_protocol::refusal::Refusal;
 
@@ -25,7 +25,19 @@ pub(super) struct ClusterDecision {
 
 /// Whether an entry about these belongs to the cluster.
 pub(super) fn is_cluster_entry(agent: &AgentId, server: &ServerId) -> bool {
-    agent.is_remote() || server.is_remote()
+    agent.is_remote() || server.is_remote() || server.as_str().ends_with(CLUSTER_GROUP)
+}
+
+/// After the name of a group: that of the cluster.
+pub(super) const CLUSTER_GROUP: &str = "@*";
+
+/// A group of this node, as the logs of the cluster name it: grants for servers of other nodes are there.
+pub(super) fn group_at(agent: AgentId, server: &ServerId) -> AgentId {
+    if server.is_remote() && agent.is_group() && !agent.is_pattern() {
+        agent.pattern_for_all_nodes()
+    } else {
+        agent
+    }
 }
 
 /// Said of what a node denies its own agents.
@@ -60,6 +72,7 @@ pub(super) async fn grant(
     let (names, who) = (cx.name_sources.nodes.others(), by.principal.clone());
     let older = cx.name_sources.nodes.without_patterns();
     let unconditional = cx.name_sources.nodes.without_conditions();
+    let ungrouped = cx.name_sources.nodes.without_groups();
     decide(cx, by, move |records| {
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
@@ -69,6 +82,13 @@ pub(super) async fn grant(
         let pattern = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_pattern());
         let conditional =
             |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_conditional());
+        let grouped = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.has_group());
+        if !ungrouped.is_empty() && made.iter().any(grouped) {
+            return Err(Refusal::BadParams(format!(
+                "{} of an older version does not read grants with groups, and would close all that this node has granted: update it first",
+                ungrouped.join(", ")
+            )));
+        }
         if !unconditional.is_empty() && made.iter().any(conditional) {
             return Err(Refusal::BadParams(format!(
                 "{} of an older version does not read grants with conditions, and would close all that this node has granted: update it first",
@@ -115,6 +135,13 @@ pub(super) async fn revoke(
 /// Why a revoke would not close what it names, and what does.
 fn still_allowed_refusal(entry: &Entry) -> Refusal {
     let (agent, server) = (&entry.agent_id, &entry.server_id);
+    if entry.entry_type == EntryType::GroupMember {
+        let group = server.trim_end_matches(CLUSTER_GROUP);
+        return Refusal::BadParams(format!(
+            "nothing is taken back: {agent} is in {group} ({}); take all of it out with `mgp groups remove {group} '{agent}'`",
+            entry.grant_id
+        ));
+    }
     let place = match &entry.tool_name {
         Some(tool) => format!("{server}:{tool}"),
         None => server.clone(),
@@ -174,6 +201,7 @@ pub(super) async fn list_entries(cx: &Context, list: &List) -> Result<Vec<Entry>
         agent
             .as_ref()
             .is_none_or(|agent| is_about_agent(entry, agent))
+            && list.lists(entry.entry_type)
             && list
                 .server_id
                 .as_ref()

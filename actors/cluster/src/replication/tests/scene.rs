@@ -162,6 +162,7 @@ impl Scene {
         let open = DefaultPolicies {
             kernel: DefaultPolicy::OptOut,
             servers: HashMap::new(),
+            group: None,
         };
         let books = GrantStore::open(&folder.path().join("grants"), key(n)).unwrap();
         let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);

@@ -9,7 +9,7 @@ use http::header::{
 use http::{Method, Request as HttpRequest, Response, StatusCode};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::{member, quote};
-use mgp_protocol::ids::{AgentId, SetName};
+use mgp_protocol::ids::SetName;
 use mgp_protocol::jsonrpc::{self, Malformed};
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_protocol::lite::openapi::{CONTINUATION, parse_path_segment};
@@ -22,8 +22,8 @@ use super::{begin_call, event_response, malformed_response, read_request};
 use crate::http_endpoint::headers::read_trace;
 use crate::http_endpoint::responses::{json_response, refusal_response};
 use crate::http_endpoint::{HttpEndpoint, empty_response, method_not_allowed};
-use crate::lite::Lite;
 use crate::lite::call::{LiteEvent, LiteOutcome, RunningLiteCall};
+use crate::lite::{Lite, LiteCaller};
 use crate::oauth::SET_PREFIX;
 
 /// The document's path, below that of its view.
@@ -68,15 +68,14 @@ pub(in crate::http_endpoint) async fn handle(
     (endpoint, lite): (&HttpEndpoint, &Arc<Lite>),
     target: ApiPath,
     request: HttpRequest<RequestBody>,
-    view: CatalogView,
-    agent: AgentId,
+    caller: LiteCaller,
 ) -> Response<ReplyBody> {
     match (target, request.method()) {
         (ApiPath::Document, &Method::GET | &Method::HEAD) => {
-            serve_document((endpoint, lite), &request, &view, &agent).await
+            serve_document((endpoint, lite), &request, &caller).await
         }
         (ApiPath::Document, _) => method_not_allowed("GET, HEAD"),
-        (ApiPath::Tool, &Method::POST) => call_tool((endpoint, lite), request, view, agent).await,
+        (ApiPath::Tool, &Method::POST) => call_tool((endpoint, lite), request, caller).await,
         (ApiPath::Tool, _) => method_not_allowed("POST"),
     }
 }
@@ -84,14 +83,13 @@ pub(in crate::http_endpoint) async fn handle(
 async fn serve_document(
     (endpoint, lite): (&HttpEndpoint, &Lite),
     request: &HttpRequest<RequestBody>,
-    view: &CatalogView,
-    agent: &AgentId,
+    caller: &LiteCaller,
 ) -> Response<ReplyBody> {
-    let Some(server) = server_url(endpoint, request, view) else {
+    let Some(server) = server_url(endpoint, request, &caller.view) else {
         return refusal_response(StatusCode::BAD_REQUEST, "`Host` is missing");
     };
     let token = endpoint.auth.requires_token();
-    let source = match lite.api_source(agent, view, (server, token)).await {
+    let source = match lite.api_source(caller, (server, token)).await {
         Ok(source) => source,
         Err(error) => return error_response(&error),
     };
@@ -144,15 +142,14 @@ fn has_tag(value: &str, tag: &str) -> bool {
 async fn call_tool(
     (endpoint, lite): (&HttpEndpoint, &Arc<Lite>),
     request: HttpRequest<RequestBody>,
-    view: CatalogView,
-    agent: AgentId,
+    caller: LiteCaller,
 ) -> Response<ReplyBody> {
     let name = split_view(request.uri().path()).and_then(|(_, name)| name.strip_prefix(TOOLS));
     let Some(name) = name.and_then(parse_path_segment) else {
         let message = "Tool not found: its name in the path is malformed";
         return error_response(&LiteError::new(LiteErrorKind::NotFound, message));
     };
-    let (headers, stream, text) = match read_request(endpoint, request, &agent).await {
+    let (headers, stream, text) = match read_request(endpoint, request, &caller.agent).await {
         Ok(read) => read,
         Err(response) => return *response,
     };
@@ -167,7 +164,7 @@ async fn call_tool(
     }
     let params = call_params(&name, arguments, continuation(&headers));
     let asked = (params.into(), read_trace(&headers, Trace::generate()));
-    let (running, applied) = begin_call(lite, &headers, stream, (agent, view), asked);
+    let (running, applied) = begin_call(lite, &headers, stream, caller, asked);
     let mut response = if stream {
         event_response(lite, running)
     } else {

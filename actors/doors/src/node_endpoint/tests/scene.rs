@@ -419,6 +419,7 @@ impl TwoNodes {
         let caller = Arc::new(Caller {
             connection: ConnectionId(1),
             agent: AgentId::new(agent),
+            groups: Default::default(),
             operator: false,
             view: CatalogView::All,
             version: Version::STATELESS,

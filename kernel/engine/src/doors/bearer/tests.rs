@@ -28,6 +28,7 @@ fn policy() -> BearerPolicy {
         algorithms: vec![Algorithm::EdDsa, Algorithm::Es256, Algorithm::Rs256],
         agent_claim: "sub".into(),
         scopes: vec!["mcp".into()],
+        groups: Default::default(),
     }
 }
 
@@ -220,4 +221,105 @@ fn an_elliptic_curve_key_verifies_its_signatures() {
     assert_eq!(verify(None, b"text"), Ok(()));
     assert_eq!(verify(Some("ec"), b"other"), Err(BadBearerToken::Signature));
     assert_eq!(verify(Some("no"), b"text"), Err(BadBearerToken::UnknownKey));
+}
+
+/// EXT-213: a claim gives a group by the operator's mapping only, and a token whose groups cannot be read is refused: what
+/// is denied to them would not count.
+#[test]
+fn claims_give_mapped_groups_only() {
+    let group = |name: &str| GroupName::parse(name).unwrap();
+    let mapping = GroupMapping {
+        claim: "groups".into(),
+        map: [
+            ("Engineering".to_owned(), group("readers")),
+            ("Eng2".to_owned(), group("readers")),
+            ("Ops".to_owned(), group("ops")),
+        ]
+        .into(),
+        scopes: [(group("ops"), "ops.all".to_owned())].into(),
+    };
+    let policy = BearerPolicy {
+        groups: mapping,
+        ..policy()
+    };
+    let read = |more: &[(&str, Value)]| {
+        let mut claims = good();
+        for (name, value) in more {
+            claims[*name] = value.clone();
+        }
+        let audiences = ["https://door.example/mcp".to_owned()];
+        let verified = verify(
+            &token(&header(), &claims),
+            &keys(),
+            &policy,
+            &audiences,
+            NOW,
+        )?;
+        let groups = verified.groups.iter();
+        Ok(groups
+            .map(|(group, effect)| (group.to_string(), *effect))
+            .collect::<Vec<_>>())
+    };
+    let readers = ("group.readers".to_owned(), EntryEffect::Whole);
+    let ops = |effect| ("group.ops".to_owned(), effect);
+    for (claimed, expected) in [
+        (json!(null), vec![]),
+        (json!([]), vec![]),
+        (json!("Engineering"), vec![readers.clone()]),
+        (
+            json!(["Engineering", "Eng2", "Engineering"]),
+            vec![readers.clone()],
+        ),
+        (
+            json!([
+                "engineering",
+                "readers",
+                "group.readers",
+                " Engineering",
+                "Engineering,Ops"
+            ]),
+            vec![],
+        ),
+        (json!(["Ops"]), vec![ops(EntryEffect::Closing)]),
+    ] {
+        assert_eq!(
+            read(&[("groups", claimed.clone())]),
+            Ok(expected),
+            "{claimed}"
+        );
+    }
+    let scope = ("scope", json!("mcp ops.all readers Engineering"));
+    assert_eq!(
+        read(&[("groups", json!(["Ops"])), scope.clone()]),
+        Ok(vec![ops(EntryEffect::Whole)])
+    );
+    assert_eq!(read(&[scope]), Ok(vec![]), "a scope gives nothing");
+    for odd in [
+        json!(7),
+        json!(true),
+        json!({"Engineering": true}),
+        json!([["Engineering"]]),
+        json!(["Engineering", {"a": 1}]),
+        json!(["Engineering", null]),
+    ] {
+        assert_eq!(
+            read(&[("groups", odd.clone())]),
+            Err(BadBearerToken::Groups),
+            "{odd}"
+        );
+    }
+    let elsewhere = ("_claim_names", json!({"groups": "src1"}));
+    assert_eq!(
+        read(&[elsewhere]),
+        Err(BadBearerToken::Groups),
+        "Entra, above 200 groups"
+    );
+    // As many as a token has place for.
+    let many: Vec<String> = (0..1_500).map(|n| format!("g{n}")).collect();
+    assert_eq!(read(&[("groups", json!(many))]), Ok(vec![]));
+    let longer: Vec<String> = (0..10_000).map(|n| format!("g{n}")).collect();
+    assert_eq!(
+        read(&[("groups", json!(longer))]),
+        Err(BadBearerToken::Malformed)
+    );
 }

@@ -1,7 +1,9 @@
 //! Names that do not exist or cannot be resolved, with messages that say what to type instead.
 
 use crate::node_names::NodeNameError;
-use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, describe_char};
+use mgp_protocol::ids::{
+    AgentId, BadAgentName, BadGroupName, BadServerId, GroupName, ServerId, describe_char,
+};
 
 /// A name that does not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +11,9 @@ pub enum UnknownName {
     /// No agent of this name has a token or ever connected; with the nearest agent.
     #[error("there is no agent {}{}; `mgp agents list` shows those with a token", .0, render_suggestion(.1))]
     Agent(AgentId, Option<String>),
+    /// No entry and no configuration names this group; with the nearest.
+    #[error("there is no {}{}; `mgp groups list` shows all, and `mgp groups add` makes one", .0, render_suggestion(.1))]
+    Group(GroupName, Option<String>),
     /// With the nearest server or tool.
     #[error("there is no server {}{}; `mgp servers list` shows all", .0, render_suggestion(.1))]
     Server(ServerId, Option<String>),
@@ -63,6 +68,14 @@ pub enum NameError {
     /// No agent can have this name.
     #[error(transparent)]
     Agent(#[from] BadAgentName),
+    /// No group can have this name.
+    #[error(transparent)]
+    Group(#[from] BadGroupName),
+    /// A group of one node, where there is none.
+    #[error(
+        "{0:?}: a group is of this node, as `group.NAME`, or of the cluster, as `group.NAME@*`"
+    )]
+    GroupOfNode(String),
     /// Every agent of every node.
     #[error("`*@*` would be everybody: grant it to each node, as `*@NODE`")]
     AllAgents,
@@ -100,6 +113,7 @@ impl NameError {
     pub fn has_suggestion(&self) -> bool {
         let nearest = match self {
             Self::Unknown(UnknownName::Agent(_, near) | UnknownName::Server(_, near)) => near,
+            Self::Unknown(UnknownName::Group(_, near)) => near,
             Self::Unknown(UnknownName::NotShared(_, near) | UnknownName::Tool(_, _, near))
             | Self::Node(_, near)
             | Self::NoMatch(_, near) => near,
@@ -110,6 +124,8 @@ impl NameError {
                 | UnknownName::NodeUnavailable { .. },
             )
             | Self::Agent(_)
+            | Self::Group(_)
+            | Self::GroupOfNode(_)
             | Self::AllAgents
             | Self::Server(_)
             | Self::NoTool

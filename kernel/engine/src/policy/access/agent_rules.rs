@@ -7,18 +7,22 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
-use super::{AccessEntry, AgentRules, EntryCondition, EntryEffect, GrantTable};
-use crate::policy::grants::{Authority, GrantStatus, Grants, Subject};
+use super::{AccessEntry, AgentRules, EntryCondition, EntryEffect, GrantTable, GroupMembership};
+use crate::policy::grants::{Authority, GrantResource, GrantStatus, Grants, Subject};
 
 /// Servers of other nodes, by their local ids: these begin with the node's name, which may change.
 pub type RemoteServers = BTreeMap<ServerId, NodeServer>;
 
 /// All entries of one agent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct AgentRuleSet {
     servers: HashMap<ServerId, AgentRules>,
     /// For servers of other nodes, by the nodes' ids.
     remote: HashMap<NodeServer, AgentRules>,
+    /// The groups that it is in, sorted.
+    pub(super) groups: Box<[GroupMembership]>,
+    /// Of a group: what closes something, for a caller for whom no more of it counts.
+    closing: Option<Box<Self>>,
     /// The generation of the table in which they last changed.
     pub(super) changed_in: u64,
 }
@@ -39,15 +43,9 @@ impl AgentRuleSet {
         let here = authority.local_node();
         let subject = Subject::Agent(here.agent(agent.clone()));
         let mut compiled = 0;
+        let mut groups = Vec::new();
         for granted in grants.for_subject(&subject) {
             let resource = &granted.grant.resource;
-            let Some(on) = resource.server() else {
-                continue;
-            };
-            let counts = on.node == here || granted.grant.permission == Permission::Deny;
-            if !counts {
-                continue;
-            }
             let effect = if grants.status(granted, authority, now_ms) == GrantStatus::InForce {
                 EntryEffect::Whole
             } else if grants.is_closing(granted, authority, now_ms) {
@@ -55,6 +53,16 @@ impl AgentRuleSet {
             } else {
                 continue;
             };
+            if let GrantResource::Group(group) = resource {
+                groups.push((group.id(), effect));
+            }
+            let Some(on) = resource.server() else {
+                continue;
+            };
+            let counts = on.node == here || granted.grant.permission == Permission::Deny;
+            if !counts {
+                continue;
+            }
             let rules = if on.node == here {
                 held.servers.entry(on.server.clone()).or_default()
             } else {
@@ -66,11 +74,36 @@ impl AgentRuleSet {
         }
         let all = held.servers.values_mut().chain(held.remote.values_mut());
         all.for_each(AgentRules::sort);
+        groups.sort();
+        groups.dedup_by(|next, kept| next.0 == kept.0);
+        held.groups = groups.into();
+        held.closing = agent.is_group().then(|| Box::new(held.to_closing()));
         held
     }
 
+    /// Only what closes something.
+    fn to_closing(&self) -> Self {
+        let of = |rules: &AgentRules| rules.to_closing();
+        let servers = self.servers.iter();
+        let remote = self.remote.iter();
+        Self {
+            servers: servers.map(|(on, rules)| (on.clone(), of(rules))).collect(),
+            remote: remote.map(|(on, rules)| (on.clone(), of(rules))).collect(),
+            changed_in: self.changed_in,
+            ..Self::default()
+        }
+    }
+
+    /// What of a group's entries counts for a caller.
+    pub(super) fn counting(&self, effect: EntryEffect) -> Option<&Self> {
+        match effect {
+            EntryEffect::Whole => Some(self),
+            EntryEffect::Closing => self.closing.as_deref(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.servers.is_empty() && self.remote.is_empty()
+        self.servers.is_empty() && self.remote.is_empty() && self.groups.is_empty()
     }
 
     pub(super) fn rules(&self) -> impl Iterator<Item = &AgentRules> {
@@ -110,6 +143,8 @@ impl GrantTable {
             *held = Arc::new(AgentRuleSet {
                 servers: held.servers.clone(),
                 remote: held.remote.clone(),
+                groups: held.groups.clone(),
+                closing: held.closing.clone(),
                 changed_in: generation,
             });
         }
@@ -184,6 +219,7 @@ mod tests {
                 Permission::Allow => DefaultPolicy::OptIn,
             },
             servers: HashMap::new(),
+            group: None,
         };
         GrantTable::build(&grants, &Authority::with_local_issuer(here), defaults, 0, 1)
     }

@@ -5,7 +5,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::Permission;
 use mgp_screening::conditions::{Condition, Facts, FailedPart, Fault, Resolve};
 
-use super::{AccessEntry, AgentRules, GrantTable, Principal, RuleLevel};
+use super::{AccessEntry, AgentRules, CallerRules, GrantTable, Principal, RuleLevel};
 use crate::policy::grants::{GrantId, LoggedGrant};
 
 /// Most conditions of all agents of other nodes, or of one of this node's. Each takes some kilobytes when it is
@@ -21,12 +21,12 @@ pub(crate) enum EntryCondition {
     Closed,
 }
 
-/// What of a grant counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What of a grant counts, or of all grants of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryEffect {
     /// All of it.
     Whole,
-    /// Only that it closes what its condition does not allow.
+    /// Only that it closes what its condition does not allow, and what is denied to the group.
     Closing,
 }
 
@@ -61,6 +61,15 @@ impl AccessEntry {
         self.can_open() && self.condition.is_some()
     }
 
+    /// What of it closes something; `None` where it only allows.
+    fn to_closing(&self) -> Option<Self> {
+        let closes = self.permission == Permission::Deny || self.condition.is_some();
+        closes.then(|| Self {
+            condition: (self.permission == Permission::Allow).then_some(EntryCondition::Closed),
+            ..self.clone()
+        })
+    }
+
     fn when(&self) -> Option<&Condition> {
         match &self.condition {
             Some(EntryCondition::When(condition)) => Some(condition),
@@ -74,6 +83,11 @@ impl AccessEntry {
 pub struct CallConditions(Vec<(GrantId, Condition)>);
 
 impl CallConditions {
+    fn collect<'a>(entries: impl Iterator<Item = &'a AccessEntry>) -> Self {
+        let all = entries.filter_map(|entry| Some((entry.id, entry.when()?.clone())));
+        Self(all.collect())
+    }
+
     /// The grant whose condition holds, by the text of the paths; `None` if there is none.
     #[must_use]
     pub fn find_holding(&self, facts: &Facts<'_>) -> Option<&(GrantId, Condition)> {
@@ -117,6 +131,26 @@ pub fn describe_failure(condition: &Condition, facts: &Facts<'_>) -> String {
 }
 
 impl AgentRules {
+    /// Only what closes something.
+    pub(super) fn to_closing(&self) -> Self {
+        let closing = |all: &[AccessEntry]| -> Vec<AccessEntry> {
+            all.iter().filter_map(AccessEntry::to_closing).collect()
+        };
+        let tools = self.tools.iter();
+        let patterns = self.patterns.iter();
+        let patterns = patterns.filter_map(|(tools, it)| Some((tools.clone(), it.to_closing()?)));
+        let mut rules = Self {
+            server: closing(&self.server),
+            tools: tools
+                .map(|(tool, all)| (tool.clone(), closing(all)))
+                .collect(),
+            patterns: patterns.collect(),
+        };
+        rules.tools.retain(|_, all| !all.is_empty());
+        rules.sort();
+        rules
+    }
+
     /// The entries of one level with a condition, in force.
     fn conditional_entries<'a>(
         &'a self,
@@ -138,19 +172,25 @@ impl AgentRules {
     }
 }
 
-/// The conditions at the level that decides about a tool.
-pub(super) fn find_conditions<'a>(
-    rules: impl Iterator<Item = &'a AgentRules> + Clone,
+/// The conditions at the level that decides about a tool: those for the caller itself, else those of its groups.
+pub(super) fn find_conditions<'a, O, G>(
+    rules: &CallerRules<O, G>,
     tool: &'a str,
     now_ms: u64,
-) -> CallConditions {
+) -> CallConditions
+where
+    O: Iterator<Item = &'a AgentRules> + Clone,
+    G: Iterator<Item = &'a AgentRules> + Clone,
+{
     for level in RuleLevel::ALL {
-        let entries = rules.clone();
-        let entries = entries.flat_map(|rules| rules.conditional_entries(level, tool, now_ms));
-        let mut entries = entries.peekable();
-        if entries.peek().is_some() {
-            let all = entries.filter_map(|entry| Some((entry.id, entry.when()?.clone())));
-            return CallConditions(all.collect());
+        let of = |rules: &'a AgentRules| rules.conditional_entries(level, tool, now_ms);
+        let mut own = rules.own.clone().flat_map(of).peekable();
+        if own.peek().is_some() {
+            return CallConditions::collect(own);
+        }
+        let mut groups = rules.groups.clone().flat_map(of).peekable();
+        if groups.peek().is_some() {
+            return CallConditions::collect(groups);
         }
     }
     CallConditions::default()
@@ -172,10 +212,10 @@ impl GrantTable {
         let now_ms = now_ms.max(self.as_of_ms);
         match (agent.as_remote(), &self.foreign) {
             (Some(caller), Some(foreign)) => {
-                find_conditions(foreign.rules_for((agent, &caller), server), tool, now_ms)
+                find_conditions(&foreign.rules_for((agent, &caller), server), tool, now_ms)
             }
             (Some(_), None) => CallConditions::default(),
-            (None, _) => find_conditions(self.rules_at(agent, server).into_iter(), tool, now_ms),
+            (None, _) => find_conditions(&self.local_rules(principal, agent, server), tool, now_ms),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Explains which rule decides. It reads the grants, not the table made from them, so that it can also list rules
 //! that do not apply, with the reason.
 
-use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
+use mgp_protocol::ids::{AgentId, GroupName, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{
     self, DefaultPolicy, EntryType, ExplainedCondition, Explanation, Permission, Source,
 };
 
 use super::decision::ForeignDenial;
-use super::{DefaultPolicies, Principal, display_author};
+use super::{ClaimedGroups, DefaultPolicies, EntryEffect, Principal, display_author};
 use crate::policy::grants::{Authority, GrantResource, GrantStatus, Grants, LoggedGrant, Subject};
 use crate::timestamps::render_rfc3339_ms;
+
+/// After the name of a group: that of the cluster.
+pub(super) const CLUSTER_GROUP: &str = "@*";
 
 /// Most entries in one explanation; further ones are only counted.
 const ENTRIES_MAX: usize = 100;
@@ -46,20 +49,35 @@ pub fn explain(
         (Source::ToolGrant, of_tool),
         (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
     ];
+    let judge = |granted| ExplainedGrant {
+        granted,
+        status: grants.status(granted, authority, now_ms),
+        is_closing: grants.is_closing(granted, authority, now_ms),
+    };
+    let joined = local_memberships(grants, authority, (principal, &subject), defaults, now_ms);
+    let at = |subject: &Subject, resource: &GrantResource| -> Vec<ExplainedGrant<'_>> {
+        let found = grants.for_subject(subject);
+        let found = found.filter(|granted| granted.grant.resource == *resource);
+        found.map(judge).collect()
+    };
     let levels = levels.into_iter().filter_map(|(source, resource)| {
         let resource = resource?;
-        let found = grants
-            .for_subject(&subject)
-            .filter(|g| g.grant.resource == resource);
-        let found = found.map(|granted| ExplainedGrant {
-            granted,
-            status: grants.status(granted, authority, now_ms),
-            is_closing: grants.is_closing(granted, authority, now_ms),
+        let found = at(&subject, &resource);
+        let groups = joined.iter().flat_map(|(group, effect, _)| {
+            let found = at(
+                &Subject::local_group(group, authority.local_node()),
+                &resource,
+            );
+            found.into_iter().filter_map(|it| it.for_member(*effect))
         });
-        let found = found.collect();
-        Some((source, resource, found))
+        let groups: Vec<_> = groups.collect();
+        let groups = (!groups.is_empty()).then(|| (source, resource.clone(), groups));
+        Some([(source, resource, found)].into_iter().chain(groups))
     });
-    let (mut considered, decided) = explain_levels(levels, tool, &|node| node.short_id());
+    let name = |node: NodeId| node.short_id();
+    let (mut considered, decided) = explain_levels(levels.flatten(), tool, &name);
+    let sentences = joined.iter().map(|(.., sentence)| sentence.clone());
+    considered = sentences.chain(considered).collect();
     let default = describe_policy(defaults, server);
     considered.push(default.1.clone());
     let decided = decided.unwrap_or_else(|| DecidingRule {
@@ -79,19 +97,84 @@ pub fn explain(
     }
 }
 
+/// The groups of an agent of this node, each with what of its entries counts, and why it is in it.
+fn local_memberships(
+    grants: &Grants,
+    authority: &Authority,
+    (principal, subject): (&Principal, &Subject),
+    defaults: &DefaultPolicies,
+    now_ms: u64,
+) -> Vec<(GroupName, EntryEffect, String)> {
+    let who = principal.name();
+    let entered = grants.for_subject(subject).filter_map(|granted| {
+        let group = granted.grant.joined_group()?;
+        let status = grants.status(granted, authority, now_ms);
+        let effect = if status == GrantStatus::InForce {
+            EntryEffect::Whole
+        } else if grants.is_closing(granted, authority, now_ms) {
+            EntryEffect::Closing
+        } else {
+            return None;
+        };
+        Some((group.clone(), effect, describe_membership(granted, who)))
+    });
+    let claimed = principal.claimed_groups().into_iter();
+    let claimed = claimed.flat_map(ClaimedGroups::iter);
+    let claimed = claimed.filter_map(|(group, effect)| {
+        let group = group.group()?;
+        let narrowed = match effect {
+            EntryEffect::Whole => "",
+            EntryEffect::Closing => ", without the scope that its grants need",
+        };
+        let sentence = format!("{who} is in {group}: its token says so{narrowed}");
+        Some((group, *effect, sentence))
+    });
+    let mut all: Vec<_> = entered.chain(claimed).collect();
+    let is_in_none = all.is_empty() && !subject.is_group();
+    if let Some((group, effect)) = defaults.group.as_ref().filter(|_| is_in_none)
+        && let Some(group) = group.group()
+    {
+        let sentence = format!("{who} is in {group}: the group of agents that are in no other");
+        all.push((group, *effect, sentence));
+    }
+    all
+}
+
+/// Describes what put an agent into a group.
+pub(crate) fn describe_membership(granted: &LoggedGrant, who: &str) -> String {
+    let group = granted.grant.joined_group();
+    let group = group.map(ToString::to_string).unwrap_or_default();
+    let (by, at) = (
+        display_author(granted),
+        render_rfc3339_ms(granted.issued_at_ms),
+    );
+    format!(
+        "{who} is in {group}: entry {} of {by} at {at}",
+        granted.grant.id
+    )
+}
+
 /// Explains this node's own denial for one of its agents and another node's server; `None` where it denies nothing.
 /// `name` resolves the names of nodes.
 #[must_use]
 pub fn explain_local_denial(
     grants: &Grants,
     authority: &Authority,
+    defaults: &DefaultPolicies,
     agent: &AgentId,
     (on, tool): (&NodeServer, Option<&str>),
     now_ms: u64,
     name: &dyn Fn(NodeId) -> String,
 ) -> Option<Explanation> {
-    let subject = Subject::Agent(authority.local_node().agent(agent.clone()));
-    let denials = grants.for_subject(&subject).filter(|granted| {
+    let here = authority.local_node();
+    let subject = Subject::Agent(here.agent(agent.clone()));
+    let who = Principal::Agent(agent.clone());
+    let joined = local_memberships(grants, authority, (&who, &subject), defaults, now_ms);
+    let groups = joined.iter();
+    let groups = groups.map(|(group, ..)| Subject::local_group(group, here));
+    let subjects: Vec<Subject> = groups.chain([subject.clone()]).collect();
+    let all = subjects.iter().flat_map(|it| grants.for_subject(it));
+    let denials = all.filter(|granted| {
         granted.grant.permission == Permission::Deny
             && granted.grant.resource.specificity(on, tool).is_some()
             && grants.status(granted, authority, now_ms) == GrantStatus::InForce
@@ -99,7 +182,9 @@ pub fn explain_local_denial(
     let closest = denials.min_by_key(|granted| granted.grant.resource.specificity(on, tool))?;
     let source = match closest.grant.resource {
         GrantResource::Tool(..) | GrantResource::Tools(..) => Source::ToolGrant,
-        GrantResource::Server(_) | GrantResource::Permission(_) => Source::ServerGrant,
+        GrantResource::Server(_) | GrantResource::Permission(_) | GrantResource::Group(_) => {
+            Source::ServerGrant
+        }
     };
     let rule = format!(
         "this node denies it: {}",
@@ -143,6 +228,17 @@ impl ExplainedGrant<'_> {
 
     fn is_conditional(&self) -> bool {
         self.granted.grant.is_conditional()
+    }
+
+    /// What of an entry of a group counts for a member.
+    pub(crate) fn for_member(self, effect: EntryEffect) -> Option<Self> {
+        match (effect, self.granted.grant.permission) {
+            (EntryEffect::Whole, _) | (EntryEffect::Closing, Permission::Deny) => Some(self),
+            (EntryEffect::Closing, Permission::Allow) => self.is_closing.then_some(Self {
+                status: GrantStatus::Pending,
+                ..self
+            }),
+        }
     }
 }
 
@@ -298,6 +394,7 @@ fn describe_resource(resource: &GrantResource) -> String {
         GrantResource::Tool(on, tool) => format!("tool {}:{tool}", on.server),
         GrantResource::Tools(on, tools) => format!("tools {}:{tools}", on.server),
         GrantResource::Permission(permission) => format!("permission {permission}"),
+        GrantResource::Group(group) => group.to_string(),
     }
 }
 
@@ -335,6 +432,10 @@ fn describe_entry(
     };
     let what = describe_resource(&granted.grant.resource);
     let to = match &granted.grant.subject {
+        group if group.is_group() => {
+            let group = group.group().map(|group| format!(" to {group}"));
+            group.unwrap_or_default()
+        }
         Subject::AgentsAt(node) => format!(" to every agent of {}", name(*node)),
         Subject::AgentEverywhere(agent) => format!(" to {agent} of every node"),
         Subject::Agent(_) | Subject::Server(_) => String::new(),
@@ -404,21 +505,21 @@ pub fn list(
         |granted: &&LoggedGrant| grants.status(granted, authority, now_ms) == GrantStatus::InForce;
     let shown = grants.iter().filter(counts).filter_map(|granted| {
         let entry = to_entry(granted)?;
-        let on = granted.grant.resource.server()?;
-        Some(if on.node == here {
-            entry
-        } else {
-            access::Entry {
+        let on = granted.grant.resource.server();
+        Some(match on.filter(|on| on.node != here) {
+            None => entry,
+            Some(on) => access::Entry {
                 server_id: ServerId::new_remote(&name(on.node), &on.server).to_string(),
                 ..entry
-            }
+            },
         })
     });
     let wanted = |entry: &access::Entry| {
-        request
-            .agent_id
-            .as_ref()
-            .is_none_or(|agent| *agent == entry.agent_id)
+        request.lists(entry.entry_type)
+            && request
+                .agent_id
+                .as_ref()
+                .is_none_or(|agent| *agent == entry.agent_id)
             && request
                 .server_id
                 .as_ref()
@@ -449,8 +550,12 @@ pub fn list_cluster<'a>(
             }
             Subject::Agent(_) | Subject::AgentEverywhere(_) | Subject::Server(_) => {}
         }
-        let on = granted.grant.resource.server()?;
-        if on.node != here {
+        if granted.grant.joined_group().is_some() {
+            entry.server_id += CLUSTER_GROUP;
+        }
+        if let Some(on) = granted.grant.resource.server()
+            && on.node != here
+        {
             let server = ServerId::new_remote(&name(on.node), &on.server);
             entry.server_id = server.to_string();
         }
@@ -465,17 +570,19 @@ fn to_entry(granted: &LoggedGrant) -> Option<access::Entry> {
         pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => pattern.agent_id()?,
         Subject::Server(_) => return None,
     };
-    let (entry_type, on, tool) = match &granted.grant.resource {
-        GrantResource::Server(on) => (EntryType::ServerGrant, on, None),
-        GrantResource::Tool(on, tool) => (EntryType::ToolGrant, on, Some(tool.clone())),
-        GrantResource::Tools(on, tools) => (EntryType::ToolGrant, on, Some(tools.to_string())),
+    let of = |on: &NodeServer| on.server.to_string();
+    let (entry_type, server_id, tool) = match &granted.grant.resource {
+        GrantResource::Server(on) => (EntryType::ServerGrant, of(on), None),
+        GrantResource::Tool(on, tool) => (EntryType::ToolGrant, of(on), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (EntryType::ToolGrant, of(on), Some(tools.to_string())),
+        GrantResource::Group(group) => (EntryType::GroupMember, group.to_string(), None),
         GrantResource::Permission(_) => return None,
     };
     Some(access::Entry {
         grant_id: granted.grant.id.to_string(),
         entry_type,
         agent_id: agent.to_string(),
-        server_id: on.server.to_string(),
+        server_id,
         tool_name: tool,
         permission: granted.grant.permission,
         granted_by: display_author(granted).to_owned(),

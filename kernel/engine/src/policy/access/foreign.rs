@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, GroupName, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
 use super::decision::{AccessDecision, ExpiredLease, ForeignDenial, LeaseExpiryCause};
 use super::{
-    AccessEntry, AgentRules, EntryCondition, EntryEffect, GrantTable, Principal,
-    find_deciding_entry,
+    AccessEntry, AgentRules, CallerRules, EntryCondition, EntryEffect, GrantTable, GroupMembership,
+    Principal, find_deciding_entry,
 };
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{LoggedGrant, Subject};
+use crate::policy::grants::{GrantResource, LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 
 /// Which tools of this node's servers are shared, and with whom.
@@ -176,12 +176,59 @@ pub struct ForeignRules {
     nodes: HashMap<NodeId, ServerRules>,
     /// For agents of a name, on any member node.
     names: HashMap<AgentId, ServerRules>,
+    groups: HashMap<AgentId, GroupRules>,
+    /// The groups of these, as `agents`, `nodes` and `names`.
+    members_by: Memberships,
     shared: SharedTools,
     lease: ForeignLease,
 }
 
 /// The rules of the same callers, by server.
 type ServerRules = HashMap<ServerId, AgentRules>;
+
+/// The rules of a group: all, and what of them closes something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct GroupRules {
+    whole: ServerRules,
+    closing: ServerRules,
+}
+
+/// Which groups whom an admin's entry put into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Memberships {
+    agents: HashMap<AgentId, BTreeSet<GroupMembership>>,
+    nodes: HashMap<NodeId, BTreeSet<GroupMembership>>,
+    names: HashMap<AgentId, BTreeSet<GroupMembership>>,
+}
+
+impl Memberships {
+    fn add(&mut self, subject: &Subject, group: &GroupName, effect: EntryEffect) {
+        let groups = match subject {
+            Subject::Agent(agent) => self
+                .agents
+                .entry(AgentId::from_node_agent(agent))
+                .or_default(),
+            Subject::AgentsAt(node) => self.nodes.entry(*node).or_default(),
+            Subject::AgentEverywhere(agent) => self.names.entry(agent.clone()).or_default(),
+            Subject::Server(_) => return,
+        };
+        groups.insert((group.id(), effect));
+    }
+
+    /// The groups of a caller.
+    fn groups_of<'a>(
+        &'a self,
+        id: &AgentId,
+        caller: &NodeAgent,
+    ) -> impl Iterator<Item = &'a GroupMembership> + Clone + use<'a> {
+        let all = [
+            self.agents.get(id),
+            self.nodes.get(&caller.node),
+            self.names.get(&caller.agent),
+        ];
+        all.into_iter().flatten().flatten()
+    }
+}
 
 impl ForeignRules {
     /// Collects the grants in force for servers of this node, each with its expiry by the local clock. `members` are
@@ -196,13 +243,21 @@ impl ForeignRules {
         let mut agents: HashMap<AgentId, ServerRules> = HashMap::new();
         let mut nodes: HashMap<NodeId, ServerRules> = HashMap::new();
         let mut names: HashMap<AgentId, ServerRules> = HashMap::new();
+        let mut groups: HashMap<AgentId, GroupRules> = HashMap::new();
+        let mut members_by = Memberships::default();
         let mut compiled = 0;
         for (granted, end_ms, effect) in granted {
             let resource = &granted.grant.resource;
+            if let GrantResource::Group(group) = resource {
+                members_by.add(&granted.grant.subject, group, effect);
+            }
             let Some(on) = resource.server() else {
                 continue;
             };
             let servers = match &granted.grant.subject {
+                Subject::AgentEverywhere(group) if group.is_group() => {
+                    &mut groups.entry(group.clone()).or_default().whole
+                }
                 Subject::Agent(agent) => agents.entry(AgentId::from_node_agent(agent)).or_default(),
                 Subject::AgentsAt(node) => nodes.entry(*node).or_default(),
                 Subject::AgentEverywhere(agent) => names.entry(agent.clone()).or_default(),
@@ -214,12 +269,21 @@ impl ForeignRules {
         }
         let all = agents.values_mut().chain(nodes.values_mut());
         let all = all.chain(names.values_mut()).flat_map(HashMap::values_mut);
-        all.for_each(AgentRules::sort);
+        let of_groups = groups.values_mut().flat_map(|it| it.whole.values_mut());
+        all.chain(of_groups).for_each(AgentRules::sort);
+        for group in groups.values_mut() {
+            let whole = group.whole.iter();
+            group.closing = whole
+                .map(|(on, it)| (on.clone(), it.to_closing()))
+                .collect();
+        }
         Self {
             members,
             agents,
             nodes,
             names,
+            groups,
+            members_by,
             shared,
             lease,
         }
@@ -238,6 +302,8 @@ impl ForeignRules {
             && self.agents == other.agents
             && self.nodes == other.nodes
             && self.names == other.names
+            && self.groups == other.groups
+            && self.members_by == other.members_by
             && self.shared == other.shared
             && self.has_expired_lease() == other.has_expired_lease()
     }
@@ -258,18 +324,49 @@ impl ForeignRules {
         }
     }
 
-    /// All rules for a caller and a server: its own, those of all agents of its node, and those of its name. Each is
-    /// a lookup, independent of their number. `id` is the local id of the caller.
-    pub(super) fn rules_for<'a>(
+    /// All rules for a caller and a server: its own, those of all agents of its node, those of its name, and those of
+    /// the groups of all three. Each is a lookup, independent of their number. `id` is the local id of the caller.
+    pub(super) fn rules_for<'a, 'b>(
         &'a self,
         (id, caller): (&AgentId, &NodeAgent),
-        server: &ServerId,
-    ) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a> {
+        server: &'b ServerId,
+    ) -> CallerRules<
+        impl Iterator<Item = &'a AgentRules> + Clone + use<'a>,
+        impl Iterator<Item = &'a AgentRules> + Clone + use<'a, 'b>,
+    > {
         let own = self.agents.get(id);
         let at_node = self.nodes.get(&caller.node);
         let named = self.names.get(&caller.agent);
         let all = [own, at_node, named].map(|rules| rules.and_then(|rules| rules.get(server)));
-        all.into_iter().flatten()
+        let groups = self.members_by.groups_of(id, caller);
+        let groups = groups.filter_map(move |(group, effect)| {
+            let rules = self.groups.get(group)?;
+            match effect {
+                EntryEffect::Whole => rules.whole.get(server),
+                EntryEffect::Closing => rules.closing.get(server),
+            }
+        });
+        CallerRules {
+            own: all.into_iter().flatten(),
+            groups,
+        }
+    }
+
+    /// The groups of a caller, by the entries of admins; each may come twice.
+    pub(super) fn groups_of(&self, agent: &AgentId) -> impl Iterator<Item = &GroupMembership> {
+        let caller = agent.as_remote();
+        let caller = caller.filter(|caller| self.members.contains(&caller.node));
+        let groups = caller.map(|caller| self.members_by.groups_of(agent, &caller));
+        groups.into_iter().flatten()
+    }
+
+    /// The groups that entries name.
+    pub(super) fn group_names(&self) -> impl Iterator<Item = GroupName> {
+        let by = &self.members_by;
+        let joined = by.agents.values().chain(by.nodes.values());
+        let joined = joined.chain(by.names.values()).flatten();
+        let all = self.groups.keys().chain(joined.map(|(group, _)| group));
+        all.filter_map(AgentId::group)
     }
 
     /// Whether the server is visible to the caller.
@@ -293,11 +390,11 @@ impl ForeignRules {
         }
         let rules = self.rules_for((agent, &caller), server);
         let opens = |tool: Option<&str>| {
-            let first = find_deciding_entry(rules.clone(), tool, now_ms);
+            let first = find_deciding_entry(&rules, tool, now_ms);
             first.is_some_and(|(_, entry)| entry.can_open())
         };
-        let mut tools = rules.clone().flat_map(|rules| rules.tools.keys());
-        let mut patterns = rules.clone().flat_map(|rules| &rules.patterns);
+        let mut tools = rules.all().flat_map(|rules| rules.tools.keys());
+        let mut patterns = rules.all().flat_map(|rules| &rules.patterns);
         opens(None)
             || tools.any(|tool| {
                 opens(Some(tool)) && self.shared.is_shared(caller.node, server, Some(tool))
@@ -316,8 +413,9 @@ impl ForeignRules {
             return true;
         };
         let of_node = |agent: &AgentId| agent.as_remote().is_some_and(|it| it.node == node.node);
-        let agents = self.agents.keys().filter(|agent| of_node(agent)).cloned();
-        let named = self.names.keys();
+        let agents = self.agents.keys().chain(self.members_by.agents.keys());
+        let agents = agents.filter(|agent| of_node(agent)).cloned();
+        let named = self.names.keys().chain(self.members_by.names.keys());
         let named = named.map(|agent| AgentId::from_node_agent(&node.node.agent(agent.clone())));
         // Represents all agents without an entry of their own.
         let unnamed = AgentId::pattern_for_node(node.node);
@@ -356,7 +454,7 @@ impl ForeignRules {
             };
         }
         let Some((source, entry)) =
-            find_deciding_entry(self.rules_for((agent, &caller), server), tool, now_ms)
+            find_deciding_entry(&self.rules_for((agent, &caller), server), tool, now_ms)
         else {
             return deny(ForeignDenial::NotGranted);
         };

@@ -1,11 +1,12 @@
 //! Requests to access control: who may make them, and the operations they produce.
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, BadGroupName, GroupName, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 use mgp_protocol::refusal::Refusal;
 use mgp_screening::conditions::{Condition, ConditionError};
 
-use super::Principal;
+use super::explain::CLUSTER_GROUP;
+use super::{GROUPS_OF_AGENT_MAX, Principal};
 use crate::node_names::NodeNames;
 use crate::policy::grants::{
     Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX,
@@ -82,6 +83,12 @@ pub enum GrantRequestError {
         "there are {CONDITIONS_MAX} grants with conditions already; revoke some of them, `mgp grants list` lists them"
     )]
     TooManyConditions,
+    /// There are [`GROUPS_OF_AGENT_MAX`] already.
+    #[error("an agent is in {GROUPS_OF_AGENT_MAX} groups at most")]
+    TooManyGroups,
+    /// A name that no group can have.
+    #[error(transparent)]
+    BadGroup(#[from] BadGroupName),
     /// Its condition cannot be read.
     #[error("the condition cannot be read, {0}")]
     BadCondition(#[from] ConditionError),
@@ -106,6 +113,8 @@ impl GrantRequestError {
             | Self::LocalPattern(_)
             | Self::TooManyPatterns
             | Self::TooManyConditions
+            | Self::TooManyGroups
+            | Self::BadGroup(_)
             | Self::BadCondition(_)
             | Self::TooMany => Refusal::BadParams(words),
         }
@@ -221,7 +230,7 @@ pub(crate) fn grant_to_creator(
 }
 
 /// The operations by which a new entry replaces the earlier ones for the same agent and the same server or tool. The
-/// earlier ones end after an entry with a condition: it may close what they opened.
+/// earlier ones end after an entry that may close what they opened.
 fn replace_standing(
     mut grant: Grant,
     grants: &Grants,
@@ -243,6 +252,14 @@ fn replace_standing(
     {
         return Err(GrantRequestError::TooManyConditions);
     }
+    if standing.is_empty() && grant.joined_group().is_some() {
+        let all = grants.for_subject(&grant.subject);
+        let joined = all.filter(|it| it.grant.joined_group().is_some());
+        let joined = joined.filter(|it| !grants.is_revoked(it, authority));
+        if joined.count() >= GROUPS_OF_AGENT_MAX {
+            return Err(GrantRequestError::TooManyGroups);
+        }
+    }
     // A build that does not know the kind of an entry does not start with a journal that has one.
     let can_replace = !grant.has_own_kind() || is_local(&grant, authority.local_node());
     if can_replace {
@@ -252,11 +269,7 @@ fn replace_standing(
     }
     grant.check()?;
     check_local_grant(&grant, authority.local_node())?;
-    let place = if grant.is_conditional() {
-        0
-    } else {
-        changes.len()
-    };
+    let place = if grant.can_close() { 0 } else { changes.len() };
     changes.insert(place, GrantChange::Grant(grant));
     Ok(changes)
 }
@@ -290,8 +303,8 @@ fn check_local_grant(grant: &Grant, here: NodeId) -> Result<(), GrantRequestErro
     }
 }
 
-/// The pattern grants that still allow all of what a revoke names: a revoke ends only grants with exactly the same
-/// subject and resource. None where it ends a denial.
+/// The grants with patterns, and those of the agent's groups, that still allow all of what a revoke names: a revoke ends
+/// only grants with exactly the same subject and resource. None where it ends a denial.
 ///
 /// # Errors
 /// [`GrantRequestError`].
@@ -323,10 +336,20 @@ pub fn remaining_pattern_grants<'a>(
             && grant.resource.includes(&resource)
             && !grants.is_revoked(granted, authority)
     };
-    Ok(grants
-        .overlapping_grants(&subject)
-        .filter(goes_on)
-        .collect())
+    let groups = grants.overlapping_grants(&subject).filter_map(|granted| {
+        let joins = granted.grant.subject.includes(&subject)
+            && !subject.is_group()
+            && !grants.is_revoked(granted, authority);
+        granted.grant.joined_group().filter(|_| joins)
+    });
+    let groups = groups.flat_map(|group| grants.for_subject(&Subject::cluster_group(group)));
+    let of_groups = groups.filter(|granted| {
+        granted.grant.permission == Permission::Allow
+            && granted.grant.resource.includes(&resource)
+            && !grants.is_revoked(granted, authority)
+    });
+    let patterns = grants.overlapping_grants(&subject).filter(goes_on);
+    Ok(patterns.chain(of_groups).collect())
 }
 
 /// The operations of `mgp/access/revoke`; none when there is no such entry.
@@ -389,6 +412,12 @@ fn parse_target(
     server: &str,
     tool: Option<&str>,
 ) -> Result<(Subject, GrantResource), GrantRequestError> {
+    let subject = Subject::from_agent_id(&AgentId::new(agent), here);
+    if entry_type == EntryType::GroupMember {
+        target(entry_type, tool)?;
+        let group = server.strip_suffix(CLUSTER_GROUP).unwrap_or(server);
+        return Ok((subject, GrantResource::Group(GroupName::parse(group)?)));
+    }
     let server = ServerId::new(server);
     let server = match server.remote_parts() {
         Some((node, own)) => match names.get(node) {
@@ -397,7 +426,6 @@ fn parse_target(
         },
         None => here.server(server),
     };
-    let subject = Subject::from_agent_id(&AgentId::new(agent), here);
     let of_home = matches!(&subject, Subject::Agent(agent) if agent.node == here);
     let pattern = |tool: &str| {
         let in_cluster = server.node != here || !of_home;

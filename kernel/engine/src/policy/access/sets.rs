@@ -54,10 +54,7 @@ impl ToolSets {
         &'a self,
         principal: &'a Principal,
     ) -> impl Iterator<Item = (SetSource, &'a SetName)> {
-        let door = match principal {
-            Principal::InSet(_, name) => Some((SetSource::Endpoint, name)),
-            Principal::Agent(_) | Principal::Operator(_) => None,
-        };
+        let door = principal.set().map(|name| (SetSource::Endpoint, name));
         let held = principal.agent().and_then(|agent| self.by_agent.get(agent));
         door.into_iter()
             .chain(held.map(|name| (SetSource::Assignment, name)))
@@ -182,6 +179,7 @@ mod tests {
         let defaults = DefaultPolicies {
             kernel: policy,
             servers: HashMap::new(),
+            group: None,
         };
         let authority = Authority::with_local_issuer(NodeId([1; 32]));
         GrantTable::build(&Grants::default(), &authority, defaults, 0, 1)

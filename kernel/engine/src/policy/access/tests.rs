@@ -2,6 +2,7 @@ mod changes;
 mod conditions;
 mod explanations;
 mod foreign;
+mod groups;
 mod requests;
 mod tables;
 
@@ -54,6 +55,7 @@ fn defaults(kernel: DefaultPolicy) -> DefaultPolicies {
     DefaultPolicies {
         kernel,
         servers: HashMap::new(),
+        group: None,
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::keys::{OperationKey, revoke_keys};
@@ -163,8 +163,8 @@ impl Withdrawals {
         }
     }
 
-    /// Withdrawals whose scope overlaps this one. For a single agent three subjects are looked up; a pattern is
-    /// compared with all.
+    /// Withdrawals whose scope overlaps this one. For a single agent three subjects are looked up, and each group; a
+    /// pattern and a group are compared with all.
     fn overlapping<'a>(
         &'a self,
         subject: &Subject,
@@ -207,10 +207,20 @@ pub(super) fn overlapping_subjects<'a, T>(
     subject: &Subject,
 ) -> impl Iterator<Item = (&'a Subject, &'a T)> + use<'a, T> {
     let (one, pattern) = match subject {
-        Subject::Agent(agent) => (Subject::subjects_for(agent).to_vec(), None),
+        Subject::Agent(agent) if !agent.agent.is_group() => {
+            (Subject::subjects_for(agent).to_vec(), None)
+        }
         Subject::Server(_) => (vec![subject.clone()], None),
-        Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => (Vec::new(), Some(subject.clone())),
+        Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => {
+            (Vec::new(), Some(subject.clone()))
+        }
     };
+    // Those of the cluster are adjacent, after all others.
+    let first = Subject::AgentEverywhere(AgentId::new(AgentId::GROUP_PREFIX));
+    let is_agent = one.len() > 1;
+    let groups = is_agent.then(|| all.range(first..));
+    let groups = groups.into_iter().flatten();
+    let groups = groups.take_while(|(subject, _)| subject.is_group());
     let one = one
         .into_iter()
         .filter_map(|subject| all.get_key_value(&subject));
@@ -218,7 +228,7 @@ pub(super) fn overlapping_subjects<'a, T>(
         all.iter()
             .filter(move |(subject, _)| subject.overlaps(&pattern))
     });
-    one.chain(compared)
+    one.chain(groups).chain(compared)
 }
 
 /// The withdrawals of a subject whose resource overlaps this one.
@@ -228,7 +238,9 @@ fn overlapping_scopes<'a>(
 ) -> impl Iterator<Item = &'a ScopeWithdrawals> + use<'a> {
     let at = |key: Option<GrantResource>| about.get(&key);
     let (on, whole, tools) = match resource {
-        GrantResource::Permission(_) => (None, at(Some(resource.clone())), None),
+        GrantResource::Permission(_) | GrantResource::Group(_) => {
+            (None, at(Some(resource.clone())), None)
+        }
         GrantResource::Server(on) => (Some(on), None, Some(String::new())),
         GrantResource::Tools(on, tools) => {
             let beginning = tools.prefix().unwrap_or_default();

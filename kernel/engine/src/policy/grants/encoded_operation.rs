@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::operation::v1::OperationV1;
-use super::operation::{CONDITIONAL_KIND, PATTERN_KIND};
+use super::operation::{CONDITIONAL_KIND, GROUP_KIND, PATTERN_KIND};
 use super::{
     CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
     OperationId,
@@ -23,7 +23,13 @@ const NESTING_MAX: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
 /// The kinds this build knows, by the change they parse to.
-const GRANT_KINDS: [&str; 4] = ["grant", PATTERN_KIND, CONDITIONAL_KIND, "revoke"];
+const GRANT_KINDS: [&str; 5] = [
+    "grant",
+    PATTERN_KIND,
+    CONDITIONAL_KIND,
+    GROUP_KIND,
+    "revoke",
+];
 const MEMBER_KINDS: [&str; 7] = [
     "found", "admit", "cut", "rename", "rest", "rekey", "recover",
 ];
@@ -406,6 +412,66 @@ mod tests {
             let LogChange::Unknown(_) = read.operation().change else {
                 panic!("{kind} {when} {read:?}");
             };
+        }
+    }
+
+    /// EXT-215: an entry with a group is of a kind of its own, whatever else it has: a build that does not know the kind
+    /// closes what its issuer allowed. No other kind may carry one.
+    #[test]
+    fn a_grant_with_a_group_is_an_entry_of_another_kind() {
+        let of = |kind: &str, subject: Value, more: &[(&str, Value)]| {
+            let mut change = pattern(kind, subject, json!([]));
+            for (name, value) in more {
+                change[kind][*name] = value.clone();
+            }
+            let bytes = body(|value| value["change"] = change);
+            EncodedOperation::decode(&bytes).unwrap()
+        };
+        let agent = || json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))});
+        let group = || json!({"agent_everywhere": "group.readers"});
+        let local = || json!({"agent": NodeId([1; 32]).agent(AgentId::new("group.readers"))});
+        let member = ("resource", json!({"group": "readers"}));
+        let when = ("when", json!("args.n == 1"));
+        for (subject, more) in [
+            (group(), vec![]),
+            (group(), vec![when.clone()]),
+            (agent(), vec![member.clone()]),
+            (json!({"agents_at": NodeId([1; 32])}), vec![member.clone()]),
+        ] {
+            let read = of("group_grant", subject.clone(), &more);
+            assert!(read.operation().change.grants().is_some(), "{read:?}");
+            let again = EncodedOperation::new(read.operation().clone());
+            let bytes = again.body().unwrap();
+            assert!(bytes.windows(11).any(|it| it == b"group_grant"));
+            assert!(
+                !GRANT_KINDS[..3].contains(&"group_grant"),
+                "builds before this one"
+            );
+            for kind in ["grant", "grant_pattern", "conditional_grant"] {
+                let read = of(kind, subject.clone(), &more);
+                assert!(
+                    matches!(read.operation().change, LogChange::Unknown(_)),
+                    "{kind} {read:?}"
+                );
+            }
+        }
+        for (subject, more) in [
+            (agent(), vec![]),
+            // In the logs of a cluster a group is that of all nodes, and replaces nothing.
+            (local(), vec![]),
+            (group(), vec![("replaces", json!([GrantId([2; 16])]))]),
+            (group(), vec![member.clone()]),
+            (agent(), vec![member.clone(), ("permission", json!("deny"))]),
+            (agent(), vec![member.clone(), ("not_after_ms", json!(7))]),
+            (agent(), vec![member.clone(), when]),
+            (agent(), vec![("resource", json!({"group": "Readers"}))]),
+            (json!({"agent_everywhere": "group.Readers"}), vec![]),
+        ] {
+            let read = of("group_grant", subject, &more);
+            assert!(
+                matches!(read.operation().change, LogChange::Unknown(_)),
+                "{read:?}"
+            );
         }
     }
 

@@ -35,6 +35,7 @@ pub(super) fn resource_memory(resource: &GrantResource) -> usize {
             2 * SHARED_COUNTS + on.server.as_str().len() + pattern
         }
         GrantResource::Permission(permission) => permission.capacity(),
+        GrantResource::Group(group) => SHARED_COUNTS + group.as_str().len(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod conditional;
 mod context;
+mod groups;
 mod membership;
 mod patterns;
 pub(super) mod v1;
@@ -9,7 +10,7 @@ pub(super) mod v1;
 use std::collections::BTreeMap;
 
 use mgp_protocol::hex_id;
-use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
+use mgp_protocol::ids::{AgentId, GroupName, NodeAgent, NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_screening::conditions::CONDITION_MAX;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::conditional::CONDITIONAL_KIND;
 pub(super) use self::context::BRANCHES_NAMED_MAX;
 pub use self::context::CausalContext;
+pub(super) use self::groups::GROUP_KIND;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
 pub(super) use self::patterns::PATTERN_KIND;
 pub(crate) use self::patterns::Specificity;
@@ -89,6 +91,8 @@ pub enum GrantResource {
     Permission(String),
     /// The tools of a server with a common prefix, future ones included.
     Tools(NodeServer, ToolPattern),
+    /// A group that an agent is in.
+    Group(GroupName),
 }
 
 impl GrantResource {
@@ -142,9 +146,13 @@ pub enum Revoke {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantChange {
-    /// A grant or a denial. With a pattern or a condition, it is an entry of another kind, which older builds do not
-    /// know.
-    #[serde(alias = "grant_pattern", alias = "conditional_grant")]
+    /// A grant or a denial. With a pattern, a condition or a group, it is an entry of another kind, which older builds
+    /// do not know.
+    #[serde(
+        alias = "grant_pattern",
+        alias = "conditional_grant",
+        alias = "group_grant"
+    )]
     Grant(Grant),
     /// A revocation.
     Revoke(Revoke),
@@ -318,6 +326,15 @@ pub enum BadOperation {
     /// The same reason as [`Self::PatternReplaces`].
     #[error("a revoke up to a place names an agent or a server, not a pattern")]
     PatternUpTo,
+    /// The same reason.
+    #[error("a grant with a group replaces none in the logs of a cluster; revoke them afterwards")]
+    GroupReplaces,
+    /// A group that would mean another thing at each node.
+    #[error("a group in the logs of a cluster is that of all nodes")]
+    GroupOfNode,
+    /// A group in a group, or a membership that denies, ends by itself or has a condition.
+    #[error("an agent is in a group without an end and a condition, and a group is in none")]
+    Membership,
     /// A pattern that is the name of one tool, or matches all of a server.
     #[error("a pattern of tools is the beginning of their names and '*'")]
     NoPattern,
@@ -357,10 +374,11 @@ impl Operation {
     pub(in crate::policy::grants) fn check_change(&self) -> Result<(), BadOperation> {
         if self.cluster.is_some()
             && let LogChange::Grants(GrantChange::Grant(grant)) = &self.change
-            && grant.is_conditional()
-            && !grant.replaces.is_empty()
         {
-            return Err(BadOperation::ConditionReplaces);
+            grant.check_in_cluster()?;
+            if grant.is_conditional() && !grant.replaces.is_empty() {
+                return Err(BadOperation::ConditionReplaces);
+            }
         }
         self.change.check()
     }
@@ -400,6 +418,8 @@ impl GrantResource {
                 }
             }
             Self::Permission(permission) => check_name("a permission's name", permission),
+            // Its name was validated when it was read.
+            Self::Group(_) => Ok(()),
         }
     }
 }
@@ -417,6 +437,7 @@ impl Grant {
             return Err(BadOperation::WrongResource);
         }
         self.check_condition()?;
+        self.check_group()?;
         if self.is_pattern() && !self.replaces.is_empty() {
             return Err(BadOperation::PatternReplaces);
         }

@@ -93,9 +93,9 @@ impl Grants {
         for (subject, of_subject) in &mut granted {
             let mut shed = BTreeSet::new();
             of_subject.retain(|key, granted| {
-                // A grant with a condition closes something as well, and so is like a denial.
-                let allows = granted.grant.permission == Permission::Allow
-                    && !granted.grant.is_conditional();
+                // What closes something as well is like a denial.
+                let allows =
+                    granted.grant.permission == Permission::Allow && !granted.grant.can_close();
                 let ends = allows && self.is_revoked(granted, authority);
                 if ends {
                     ended.add(*key, &granted.grant);

@@ -51,7 +51,7 @@ impl Grant {
             | GrantResource::Tools(on, _) => {
                 on.node = moved(on.node);
             }
-            GrantResource::Permission(_) => {}
+            GrantResource::Permission(_) | GrantResource::Group(_) => {}
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Decisions of this node by the logs of its cluster.
 
-use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
+use std::collections::BTreeMap;
+
+use mgp_protocol::ids::{GroupName, NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
 use crate::clock::MonotonicTime;
-use crate::policy::access::LeaseExpiryCause;
+use crate::policy::access::{EntryEffect, LeaseExpiryCause};
 use crate::policy::grants::{
-    GrantId, GrantStatus, LogPosition, LoggedGrant, MemberChange, MemberRole, Revoke,
+    GrantId, GrantStatus, LogPosition, LoggedGrant, MemberChange, MemberRole, Revoke, Subject,
 };
 use crate::replication::local_log::PendingRevoke;
 
@@ -32,6 +34,15 @@ pub enum RemoteDenial {
     /// The logs here lack entries that they had.
     #[error("the logs lack entries that may have revoked it")]
     LogsIncomplete,
+}
+
+/// Whom an entry is for: one for the agent decides before one for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GrantPath {
+    /// The agent, by its name or a pattern.
+    Itself,
+    /// A group that it is in.
+    Group,
 }
 
 /// How many nodes have confirmed an operation.
@@ -96,8 +107,25 @@ impl Replica {
         }
     }
 
-    /// The grant in force that decides for an agent at a server of any node: the most specific one, and of two equally
-    /// specific ones the denial.
+    /// The groups of an agent, each with what of its entries counts.
+    #[must_use]
+    pub fn groups_of(&self, caller: &NodeAgent, now_ms: u64) -> BTreeMap<GroupName, EntryEffect> {
+        let mut groups = BTreeMap::new();
+        for granted in self.logs.grants().for_agent(caller) {
+            let Some(group) = granted.grant.joined_group() else {
+                continue;
+            };
+            if self.grant_status(granted, now_ms) == GrantStatus::InForce {
+                groups.insert(group.clone(), EntryEffect::Whole);
+            } else if self.is_closing(granted, now_ms) {
+                groups.entry(group.clone()).or_insert(EntryEffect::Closing);
+            }
+        }
+        groups
+    }
+
+    /// The grant in force that decides for an agent at a server of any node: the most specific one, of these one for the
+    /// agent before one for its groups, and of two like these the denial.
     #[must_use]
     pub fn decisive_grant(
         &self,
@@ -106,24 +134,34 @@ impl Replica {
         tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&LoggedGrant> {
-        let grants = self.logs.grants().for_agent(caller);
-        let candidates = grants.filter_map(|granted| {
-            let specificity = granted.grant.resource.specificity(on, tool)?;
-            Some((specificity, granted))
+        let all = self.logs.grants();
+        let own = all.for_agent(caller);
+        let own = own.map(|granted| (GrantPath::Itself, granted, EntryEffect::Whole));
+        let groups = self.groups_of(caller, now_ms).into_iter();
+        let of_groups = groups.flat_map(|(group, effect)| {
+            let granted = all.for_subject(&Subject::cluster_group(&group));
+            granted.map(move |granted| (GrantPath::Group, granted, effect))
         });
-        let in_force = candidates.filter(|(_, granted)| {
-            self.grant_status(granted, now_ms) == GrantStatus::InForce
+        let candidates = own.chain(of_groups).filter_map(|(via, granted, effect)| {
+            let specificity = granted.grant.resource.specificity(on, tool)?;
+            Some((specificity, via, granted, effect))
+        });
+        let in_force = candidates.filter(|(_, _, granted, effect)| {
+            let is_in_force = self.grant_status(granted, now_ms) == GrantStatus::InForce;
+            let closes = granted.grant.permission == Permission::Deny;
+            is_in_force && (*effect == EntryEffect::Whole || closes)
                 || self.is_closing(granted, now_ms)
         });
-        let closest = in_force.min_by_key(|(specificity, granted)| {
+        let closest = in_force.min_by_key(|(specificity, via, granted, _)| {
             let grant = &granted.grant;
             (
                 *specificity,
+                *via,
                 grant.permission == Permission::Allow,
                 grant.is_conditional(),
             )
         });
-        closest.map(|(_, granted)| granted)
+        closest.map(|(_, _, granted, _)| granted)
     }
 
     /// Whether a grant is in force here, or why not.

@@ -76,7 +76,11 @@ fn configuration(servers: Vec<ServerSpec>, invalid: Vec<(ServerId, String)>) -> 
     Configuration {
         servers,
         invalid,
-        policy: DefaultPolicy::OptOut,
+        policy: DefaultPolicies {
+            kernel: DefaultPolicy::OptOut,
+            servers: std::collections::HashMap::new(),
+            group: None,
+        },
     }
 }
 

@@ -50,6 +50,6 @@ fn means_tool(resource: &GrantResource, on: &NodeServer) -> bool {
         GrantResource::Tools(of, tools) => {
             of == on && "tool".starts_with(tools.to_string().trim_end_matches('*'))
         }
-        GrantResource::Permission(_) => false,
+        GrantResource::Permission(_) | GrantResource::Group(_) => false,
     }
 }

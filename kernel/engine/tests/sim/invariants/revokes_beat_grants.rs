@@ -137,6 +137,6 @@ fn meant(resource: &GrantResource) -> Option<(&NodeServer, String)> {
         GrantResource::Server(on) => Some((on, "*".to_owned())),
         GrantResource::Tool(on, tool) => Some((on, tool.clone())),
         GrantResource::Tools(on, tools) => Some((on, tools.to_string())),
-        GrantResource::Permission(_) => None,
+        GrantResource::Permission(_) | GrantResource::Group(_) => None,
     }
 }

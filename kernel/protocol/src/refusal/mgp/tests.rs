@@ -112,6 +112,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 window_secs: 60,
                 current: 12,
                 retry_after_ms: 5000,
+                next: None,
             }),
         ),
         (3001, overloaded()),
@@ -127,6 +128,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
             denied(Denial::OverQuota {
                 what: text("tokens"),
                 limit: 5,
+                next: None,
             }),
         ),
         (3003, timed_out()),

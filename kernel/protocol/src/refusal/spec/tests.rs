@@ -224,10 +224,12 @@ fn denials() -> Vec<Denial> {
             window_secs: 1,
             current: 1,
             retry_after_ms: 1,
+            next: None,
         },
         Denial::OverQuota {
             what: text(),
             limit: 1,
+            next: None,
         },
         Denial::Disabled {
             tool: text(),

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use mgp_engine::doors::bearer::Algorithm;
+use mgp_engine::doors::bearer::{Algorithm, GroupMapping};
+use mgp_engine::policy::access::CONFIGURED_GROUPS_MAX;
+use mgp_protocol::ids::GroupName;
 
 use crate::config::parsing::Section;
 use crate::config::sections::section;
@@ -22,6 +24,11 @@ section! {
         jwks_file: Option<PathBuf> = None, path("jwks_file");
         /// The claim that names the agent.
         agent_claim: String = "sub".into(), string("agent_claim");
+        /// The groups that its claims give.
+        groups: GroupMapping = GroupMapping {
+            claim: "groups".into(),
+            ..GroupMapping::default()
+        }, read_with(read_group_mapping);
         /// Scopes a token must have.
         scopes: Vec<String> = Vec::new(), strings("scopes");
         /// The accepted algorithms.
@@ -41,6 +48,42 @@ fn read_url(section: &mut Section<'_, '_, '_>, key: &'static str, into: &mut Opt
     section.safe_url(key, &mut url);
     if section.span(key).is_some() {
         *into = Some(url.trim_end_matches('/').to_owned());
+    }
+}
+
+/// `groups` maps the issuer's groups to those here, `group_claim` names the claim that lists the former, and
+/// `group_scopes` the scope that a token needs for what a group is allowed.
+fn read_group_mapping(section: &mut Section<'_, '_, '_>, into: &mut GroupMapping) {
+    section.string("group_claim", &mut into.claim);
+    if matches!(into.claim.as_str(), "scope" | "scp")
+        && let Some(span) = section.span("group_claim")
+    {
+        let why = " is not a scope: a scope takes away and gives nothing; see `group_scopes`";
+        section.reject_key(span, "group_claim", why);
+    }
+    for (name, group) in section.text_map("groups") {
+        match GroupName::parse(group.get_ref()) {
+            Ok(group) => drop(into.map.insert(name.to_owned(), group)),
+            Err(why) => {
+                section.reject_key(group.span(), &format!("groups.{name}"), &format!(": {why}"));
+            }
+        }
+    }
+    if into.map.len() > CONFIGURED_GROUPS_MAX
+        && let Some(span) = section.span("groups")
+    {
+        let why = format!(" maps at most {CONFIGURED_GROUPS_MAX} groups");
+        section.reject_key(span, "groups", &why);
+    }
+    for (name, scope) in section.text_map("group_scopes") {
+        let group = GroupName::parse(name).ok();
+        match group.filter(|group| into.map.values().any(|mapped| mapped == group)) {
+            Some(group) => drop(into.scopes.insert(group, scope.get_ref().to_string())),
+            None => {
+                let why = ": no claim gives this group, see `groups`";
+                section.reject_key(scope.span(), &format!("group_scopes.{name}"), why);
+            }
+        }
     }
 }
 

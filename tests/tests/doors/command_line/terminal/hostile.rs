@@ -14,7 +14,7 @@ const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u
 const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 42] = [
+const SHOWN: [&str; 44] = [
     "servers list",
     "servers show h",
     "servers logs h",
@@ -51,6 +51,8 @@ const SHOWN: [&str; 42] = [
     "events list",
     "sets list",
     "sets show none",
+    "groups list",
+    "groups show none",
     "mcpl sets list",
     "metrics",
     "calls show 0",
@@ -66,7 +68,7 @@ const OTHERS: &str = "up down demo stdio console accept backup restore import ex
     service-install service-status service-remove servers-search servers-add servers-remove servers-start servers-stop \
     servers-restart servers-update skills-serve secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
     mcpl-sets-enable mcpl-sets-disable mcpl-sets-reset mcpl-forget state-log state-rollback audit-acknowledge events-tail \
-    grants-add grants-remove shares-add shares-remove logins-add logins-remove permissions-remove \
+    grants-add grants-remove groups-add groups-remove shares-add shares-remove logins-add logins-remove permissions-remove \
     nodes-show nodes-invite nodes-join nodes-list nodes-remove nodes-rename nodes-promote nodes-demote \
     nodes-drain nodes-forget nodes-leave nodes-rekey nodes-tickets nodes-withdraw cluster-recover lan-on lan-off lan-status";
 

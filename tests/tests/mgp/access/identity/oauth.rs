@@ -419,3 +419,58 @@ async fn a_new_key_is_fetched() {
     )
     .await;
 }
+
+/// EXT-213: a token's claims give the groups that the operator mapped, and no others; another token of the same agent
+/// opens a session of its own.
+#[tokio::test]
+async fn a_claim_gives_a_group_by_the_operators_mapping() {
+    let issuer = Issuer::start().await;
+    let more = "groups = { Engineering = \"readers\", Ops = \"ops\" }\ngroup_scopes = { ops = \"ops.all\" }\n[access]\ndefault_policy = \"opt-in\"\n";
+    let kernel = kernel(&issuer, more).await;
+    for group in ["group.readers", "group.ops"] {
+        kernel.mgp_json(&["grants", "add", group, "it:count"]).await;
+    }
+    let url = kernel.url();
+    let with = |groups: Value, scope: &str| {
+        let mut claims = issuer.claims(url);
+        claims["groups"] = groups;
+        claims["scope"] = json!(scope);
+        sign(&header("one"), &claims, 1)
+    };
+    let may = async |token: &str| {
+        let call = json!({"name": "it__count", "arguments": {}});
+        let answer = super::ask(&holder(url, token), "{}", "tools/call", call).await;
+        answer["result"].is_object() && answer["result"]["isError"] != true
+    };
+    let reader = with(json!(["Engineering", "x"]), "mcp");
+    for (token, allowed) in [
+        (good(&issuer, url), false),
+        (reader.clone(), true),
+        (with(json!("Engineering"), "mcp"), true),
+        (
+            with(json!(["readers", "group.readers", "engineering"]), "mcp"),
+            false,
+        ),
+        (with(json!([]), "mcp readers Engineering"), false),
+        (with(json!(["Ops"]), "mcp"), false),
+        (with(json!(["Ops"]), "mcp ops.all"), true),
+    ] {
+        assert_eq!(may(&token).await, allowed, "{token}");
+    }
+    let (status, _) = told(url, &with(json!({"Engineering": 1}), "mcp")).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    // A session has the groups of the token that opened it, and is that token's alone.
+    let mut client = holder(url, &reader);
+    client.open_session(NEWEST, "{}").await;
+    let list = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}).to_string();
+    let listed = client.post(list.clone()).await;
+    assert_eq!(listed.status, StatusCode::OK);
+    client.set(AUTHORIZATION, &format!("Bearer {}", good(&issuer, url)));
+    assert_eq!(client.post(list).await.status, StatusCode::NOT_FOUND);
+    let groups = kernel.mgp_json(&["groups", "list"]).await;
+    assert_eq!(
+        groups["groups"][1]["claims"],
+        json!(["Engineering"]),
+        "{groups:#}"
+    );
+}

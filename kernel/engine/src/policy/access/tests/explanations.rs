@@ -185,7 +185,8 @@ fn a_denial_of_another_nodes_server_is_explained_here() {
     give(&mut grants, 5, &short);
     let explain = |who: &AgentId, on: &str, tool, now| {
         let on = issuer(2).server(server(on));
-        explain_local_denial(&grants, &authority(), who, (&on, tool), now, &name)
+        let open = defaults(DefaultPolicy::OptOut);
+        explain_local_denial(&grants, &authority(), &open, who, (&on, tool), now, &name)
     };
     let found = explain(&a, "files", Some("read"), NOW).unwrap();
     assert_eq!(

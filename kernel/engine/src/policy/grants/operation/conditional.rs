@@ -21,7 +21,7 @@ impl Grant {
     /// True when an entry with it is of a kind that the first builds do not know.
     #[must_use]
     pub(crate) fn has_own_kind(&self) -> bool {
-        self.is_conditional() || self.is_pattern()
+        self.is_conditional() || self.is_pattern() || self.has_group()
     }
 
     /// Checks where a condition stands, not what it says: later builds read more conditions than this one.
@@ -34,7 +34,7 @@ impl Grant {
         }
         match (&self.subject, &self.resource, self.permission) {
             (Subject::Server(_), ..)
-            | (_, GrantResource::Permission(_), _)
+            | (_, GrantResource::Permission(_) | GrantResource::Group(_), _)
             | (.., Permission::Deny) => Err(BadOperation::ConditionOnDenial),
             (
                 Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_),

@@ -6,7 +6,7 @@
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
 use serde::{Serialize, Serializer};
 
-use super::{CONDITIONAL_KIND, Grant, GrantChange, GrantResource, Subject};
+use super::{CONDITIONAL_KIND, GROUP_KIND, Grant, GrantChange, GrantResource, Subject};
 
 /// The kind of an entry without a pattern.
 const GRANT_KIND: &str = "grant";
@@ -34,9 +34,15 @@ impl Subject {
         }
     }
 
-    /// Whether an agent can match both.
+    /// Whether an agent can match both. Every agent can be in a group; two groups have nothing in common until an agent
+    /// is in both.
     #[must_use]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        if self.is_group() || other.is_group() {
+            let is_server = |it: &Self| matches!(it, Self::Server(_));
+            let both = self.is_group() && other.is_group();
+            return self == other || !both && !is_server(self) && !is_server(other);
+        }
         match (self, other) {
             (Self::Agent(agent), pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)))
             | (pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)), Self::Agent(agent)) => {
@@ -51,6 +57,9 @@ impl Subject {
     /// Whether this agent matches.
     #[must_use]
     pub(crate) fn covers(&self, agent: &NodeAgent) -> bool {
+        if agent.agent.is_group() || self.is_group() {
+            return false;
+        }
         match self {
             Self::Agent(one) => one == agent,
             Self::AgentsAt(node) => *node == agent.node,
@@ -63,7 +72,7 @@ impl Subject {
     #[must_use]
     pub(crate) fn includes(&self, other: &Self) -> bool {
         match other {
-            Self::Agent(agent) => self.covers(agent),
+            Self::Agent(agent) => self == other || self.covers(agent),
             Self::Server(_) | Self::AgentsAt(_) | Self::AgentEverywhere(_) => self == other,
         }
     }
@@ -118,12 +127,12 @@ impl GrantResource {
         }
     }
 
-    /// Its server. `None` for a permission.
+    /// Its server. `None` for a permission and a group.
     #[must_use]
     pub fn server(&self) -> Option<&NodeServer> {
         match self {
             Self::Server(on) | Self::Tool(on, _) | Self::Tools(on, _) => Some(on),
-            Self::Permission(_) => None,
+            Self::Permission(_) | Self::Group(_) => None,
         }
     }
 
@@ -140,7 +149,8 @@ impl GrantResource {
             (Self::Tools(_, tools), Some(tool)) => {
                 tools.matches(tool).then_some(Specificity::Tools)
             }
-            (Self::Tool(..) | Self::Tools(..), None) | (Self::Permission(_), _) => None,
+            (Self::Tool(..) | Self::Tools(..), None)
+            | (Self::Permission(_) | Self::Group(_), _) => None,
         }
     }
 
@@ -167,7 +177,9 @@ impl Grant {
 
     /// The kind of an entry with it.
     fn kind(&self) -> &'static str {
-        if self.is_conditional() {
+        if self.has_group() {
+            GROUP_KIND
+        } else if self.is_conditional() {
             CONDITIONAL_KIND
         } else if self.is_pattern() {
             PATTERN_KIND
@@ -246,7 +258,7 @@ mod tests {
             GrantResource::Server(on) => on.node == here,
             GrantResource::Tool(on, tool) => on.node == here && tool == name,
             GrantResource::Tools(on, tools) => on.node == here && tools.matches(name),
-            GrantResource::Permission(_) => false,
+            GrantResource::Permission(_) | GrantResource::Group(_) => false,
         }
     }
 
@@ -280,7 +292,9 @@ mod tests {
             let longest = |it: &GrantResource| match it {
                 GrantResource::Tool(_, tool) => tool.clone(),
                 GrantResource::Tools(_, tools) => tools.prefix().unwrap().to_owned(),
-                GrantResource::Server(_) | GrantResource::Permission(_) => "a".to_owned(),
+                GrantResource::Server(_)
+                | GrantResource::Permission(_)
+                | GrantResource::Group(_) => "a".to_owned(),
             };
             let certain = [longest(&one), longest(&other)].into_iter().any(|tool| {
                 (0..2).any(|node| means(&one, node, &tool) && means(&other, node, &tool))

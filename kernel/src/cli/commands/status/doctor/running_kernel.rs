@@ -280,6 +280,7 @@ mod tests {
                 token_made_at: String::new(),
                 expires_at: Some(render_rfc3339_ms(end)),
                 expired: end <= now,
+                groups: Vec::new(),
             };
             check_token(&agent, now).map(|finding| finding.level)
         };
