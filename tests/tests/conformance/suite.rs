@@ -56,7 +56,7 @@ pub(crate) async fn run(peers: &Peers, args: &[&str], variables: &[(&str, &str)]
 }
 
 /// What the scenarios left, and what the summary says of those that broke off before.
-fn count(folder: &Path, told: String) -> Checks {
+pub(crate) fn count(folder: &Path, told: String) -> Checks {
     let mut checks = Checks::default();
     let mut left = BTreeMap::new();
     let folders = below(folder);

@@ -11,14 +11,15 @@ use crate::clock::MonotonicTime;
 const BURST: u32 = 200;
 /// One more in this time.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Most addresses that are counted. When the table is full, further addresses share one budget.
+/// Most addresses that are counted. When the table is full, further addresses are not held back: nobody is locked out by
+/// who has many addresses, and what costs more than the processor has bounds of its own.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The budgets of all addresses.
 #[derive(Debug, Default)]
 pub struct AddressRates {
     /// When the budget of an address is full again. Addresses without an entry have a full one.
-    full_at: HashMap<Option<IpAddr>, MonotonicTime>,
+    full_at: HashMap<IpAddr, MonotonicTime>,
 }
 
 impl AddressRates {
@@ -27,11 +28,11 @@ impl AddressRates {
     /// # Errors
     /// The time until the address may send the next one.
     pub fn count(&mut self, address: IpAddr, now: MonotonicTime) -> Result<(), Duration> {
-        let mut key = Some(network(address));
+        let key = network(address);
         if !self.full_at.contains_key(&key) && self.full_at.len() >= ADDRESSES_MAX {
             self.full_at.retain(|_, full_at| *full_at > now);
             if self.full_at.len() >= ADDRESSES_MAX {
-                key = None;
+                return Ok(());
             }
         }
         let full_at = self.full_at.entry(key).or_insert(now);
@@ -80,7 +81,7 @@ mod tests {
         for n in 0..10_000 {
             let _ = rates.count(address(n + 10), at(200));
         }
-        assert!(rates.full_at.len() <= ADDRESSES_MAX + 1);
+        assert!(rates.full_at.len() <= ADDRESSES_MAX);
         assert_eq!(rates.count(address(2), at(200)), Ok(()));
         assert_eq!(rates.count(address(20_000), at(400_000)), Ok(()));
         assert!(rates.full_at.len() <= 2);

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use mgp_engine::doors::bearer::Algorithm;
 
-use crate::config::parsing::Section;
+use crate::config::parsing::{ReadSection, Section};
+use crate::config::sections::http::broker::BrokerConfig;
 use crate::config::sections::section;
 
 section! {
@@ -33,6 +34,26 @@ section! {
         ], read_with(read_algorithms);
         /// Whether the kernel's own tokens are accepted, too.
         accept_tokens: bool = true, flag("accept_tokens");
+        /// Whether access tokens must be bound to a key (RFC 9449).
+        require_dpop: bool = false, flag("require_dpop");
+        /// `[oauth.broker]`: people sign in at the issuer, and the kernel issues the tokens.
+        broker: Option<BrokerConfig> = None, read_with(read_broker);
+    }
+}
+
+fn read_broker(oauth: &mut Section<'_, '_, '_>, into: &mut Option<BrokerConfig>) {
+    let broker = oauth.subsection("broker", |section| {
+        let mut broker = BrokerConfig::default();
+        broker.read(section);
+        section.is_present().then_some(broker)
+    });
+    let Some(broker) = broker else { return };
+    *into = Some(broker);
+    for key in ["audience", "scopes"] {
+        if let Some(span) = oauth.span(key) {
+            let why = " says nothing with [oauth.broker]: its tokens are the kernel's own, for `resource`";
+            oauth.reject_key(span, key, why);
+        }
     }
 }
 
