@@ -91,9 +91,9 @@ function start(redirect) {
       registration: { enabled: false },
       resourceIndicators: {
         enabled: kind.audience !== undefined,
-        defaultResource: () => kind.audience,
+        defaultResource: () => 'urn:resource',
         useGrantedResource: () => true,
-        getResourceServerInfo: (_, indicator) => ({ scope: kind.scopes.join(' '), audience: indicator, accessTokenFormat: 'jwt' }),
+        getResourceServerInfo: () => ({ scope: kind.scopes.join(' '), audience: kind.audience, accessTokenFormat: 'jwt' }),
       },
     },
     pkce: { required: () => true },

@@ -239,7 +239,6 @@ fn page_response(status: StatusCode, page: String) -> Response<ReplyBody> {
         ("x-content-type-options", "nosniff"),
         // Without an origin the form's own request could not be told from that of another site.
         ("referrer-policy", "same-origin"),
-        ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

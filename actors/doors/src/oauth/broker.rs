@@ -240,7 +240,7 @@ impl Broker {
             methods.extend(["client_secret_basic", "client_secret_post"]);
             grants.push(token_endpoint::JWT_BEARER);
         }
-        json!({
+        let mut metadata = json!({
             "issuer": self.issuer(),
             "authorization_endpoint": self.url(AUTHORIZE_PATH),
             "token_endpoint": self.url(TOKEN_PATH),
@@ -249,18 +249,18 @@ impl Broker {
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],
             "grant_types_supported": grants,
-            "authorization_grant_profiles_supported": if self.settings.clients.is_empty() {
-                &[][..]
-            } else {
-                &[token_endpoint::ID_JAG_PROFILE][..]
-            },
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": methods,
             "revocation_endpoint_auth_methods_supported": methods,
             "authorization_response_iss_parameter_supported": true,
             "client_id_metadata_document_supported": true,
             "dpop_signing_alg_values_supported": DPOP_ALGORITHMS,
-        })
+        });
+        if !self.settings.clients.is_empty() {
+            let profiles = json!([token_endpoint::ID_JAG_PROFILE]);
+            metadata["authorization_grant_profiles_supported"] = profiles;
+        }
+        metadata
     }
 
     /// Registers a client.
@@ -449,7 +449,14 @@ impl Broker {
     /// The disk's; then nothing has ended.
     pub async fn end_agent(&self, agent: &AgentId) -> Result<Vec<Grant>, OauthError> {
         self.state().codes.remove_agent(agent);
-        let ended = self.change(|grants| Edit::Store(grants.remove_agent(agent)));
+        let ended = self.change(|grants| {
+            let ended = grants.remove_agent(agent);
+            if ended.is_empty() {
+                Edit::Discard(ended)
+            } else {
+                Edit::Store(ended)
+            }
+        });
         let ended = ended.await?;
         self.end(&ended, "removed");
         Ok(ended)

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::doors::broker::sign_in::SignIn;
-use mgp_engine::servers::login::LoginConfig;
 use mgp_engine::servers::login::authorization::{AuthorizationRequest, ExpectedResponse};
 use mgp_engine::servers::login::client_identity::{ClientIdentity, ClientSource, choose_client};
 use mgp_engine::servers::login::discovery::{AuthorizationServer, issuer_metadata_urls};
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_engine::servers::login::token::{TokenGrant, TokenRequest};
+use mgp_engine::servers::login::{LoginConfig, SignInError};
 use mgp_runtime::time::monotonic_now;
 use mgp_servers::LoginHttpClient;
 use mgp_transports::http::proxy::Outbound;
@@ -184,9 +184,13 @@ impl Provider {
             issuer: &self.issuer,
             sends_issuer: server.sends_issuer,
         };
-        let code = expected
-            .parse_code(query)
-            .map_err(|e| ProviderError::Foreign(e.to_string()))?;
+        let code = expected.parse_code(query).map_err(|error| {
+            if matches!(error, SignInError::Rejected(_)) {
+                failed(error.to_string())
+            } else {
+                ProviderError::Foreign(error.to_string())
+            }
+        })?;
         let verifier = sign_in.verifier();
         let grant = TokenGrant::Code {
             code: &code,

@@ -186,8 +186,12 @@ pub fn parse_document(json: &[u8], url: &Url) -> Result<Client, OauthError> {
 
 fn parse_metadata(json: &[u8]) -> Result<ClientMetadata, OauthError> {
     let invalid = |why: &str| OauthError::new("invalid_client_metadata", why);
-    let metadata: ClientMetadata = serde_json::from_slice(json)
-        .map_err(|_| invalid("the body is no JSON object of client metadata"))?;
+    // A list would fill the members by their order.
+    let is_object = json.trim_ascii_start().starts_with(b"{");
+    let metadata: Option<ClientMetadata> = serde_json::from_slice(json).ok();
+    let metadata = metadata
+        .filter(|_| is_object)
+        .ok_or_else(|| invalid("the body is no JSON object of client metadata"))?;
     let lacks = |list: &Option<Vec<String>>, wanted: &str| {
         list.as_ref()
             .is_some_and(|list| !list.iter().any(|it| it == wanted))

@@ -31,7 +31,7 @@ section! {
 
 /// A secret. `Debug` does not show it.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct ClientSecret(pub(crate) String);
+pub(crate) struct ClientSecret(pub(crate) String);
 
 impl fmt::Debug for ClientSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +41,7 @@ impl fmt::Debug for ClientSecret {
 
 /// Ids of clients, and their secrets. `Debug` shows the ids.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct ClientSecrets(pub(crate) BTreeMap<String, String>);
+pub(crate) struct ClientSecrets(pub(crate) BTreeMap<String, String>);
 
 impl fmt::Debug for ClientSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use super::{NEWEST, encoded, header, jwk, seconds, sign};
+use super::{NEWEST, encoded, jwk, seconds, sign};
 
 const REDIRECT: &str = "http://127.0.0.1:7777/callback";
 const VERIFIER: &str = "a-verifier-that-only-the-client-knows-0123456789";
@@ -47,7 +47,7 @@ impl ScriptedProvider {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}/realms/tools", listener.local_addr().unwrap());
-        let changes = Arc::new(Mutex::new((json!({}), header("one"))));
+        let changes = Arc::new(Mutex::new((json!({}), id_header())));
         let (nonce, asked) = (
             Arc::<Mutex<String>>::default(),
             Arc::<Mutex<Vec<String>>>::default(),
@@ -97,16 +97,15 @@ impl ScriptedProvider {
         }
     }
 
-    /// The claims of ID tokens to come differ so.
-    fn change(&self, claims: Value) {
-        self.changes.lock().unwrap().0 = claims;
-    }
-
     /// A good ID token for an audience.
     fn token(&self, audience: &str) -> String {
         let nonce = self.nonce.lock().unwrap().clone();
-        sign(&header("one"), &claims(&self.issuer, audience, &nonce), 1)
+        sign(&id_header(), &claims(&self.issuer, audience, &nonce), 1)
     }
+}
+
+fn id_header() -> Value {
+    json!({"alg": "EdDSA", "typ": "JWT", "kid": "one"})
 }
 
 fn claims(issuer: &str, audience: &str, nonce: &str) -> Value {

@@ -65,7 +65,7 @@ async fn consent_page_cannot_be_forged_or_framed() {
     let page = scene.ask(&mut Browser::default(), &client).await;
     assert!(
         page.text
-            .contains("Desk &lt;script&gt;alert(1)&lt;/script&gt;<"),
+            .contains("Desk&lt;script&gt;alert(1)&lt;/script&gt;<"),
         "{}",
         page.text
     );
@@ -224,14 +224,14 @@ async fn foreign_answers_of_a_provider_bring_no_code() {
         );
     }
     for (claims, header) in [
-        (json!({"nonce": "another"}), header("one")),
-        (json!({"nonce": null}), header("one")),
-        (json!({"aud": "another"}), header("one")),
-        (json!({"aud": ["kernel", "another"]}), header("one")),
-        (json!({"azp": "another"}), header("one")),
-        (json!({"iss": "https://evil.example"}), header("one")),
-        (json!({"exp": seconds() - 600}), header("one")),
-        (json!({"sub": "operator"}), header("one")),
+        (json!({"nonce": "another"}), id_header()),
+        (json!({"nonce": null}), id_header()),
+        (json!({"aud": "another"}), id_header()),
+        (json!({"aud": ["kernel", "another"]}), id_header()),
+        (json!({"azp": "another"}), id_header()),
+        (json!({"iss": "https://evil.example"}), id_header()),
+        (json!({"exp": seconds() - 600}), id_header()),
+        (json!({"sub": "operator"}), id_header()),
         (json!({}), json!({"alg": "none"})),
         (json!({}), json!({"alg": "HS256", "kid": "one"})),
         (
@@ -363,7 +363,7 @@ async fn floods_and_oversize_bodies_lock_nobody_out() {
     let (status, _) = scene.token(&[("x", &"x".repeat(40_000))]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     for (metadata, error) in [
-        (json!([]), "invalid_client_metadata"),
+        (json!([null, null, [REDIRECT]]), "invalid_client_metadata"),
         (
             json!({"redirect_uris": ["javascript:alert(1)"]}),
             "invalid_redirect_uri",

@@ -161,7 +161,7 @@ async fn bound_token_of_another_issuer_wants_its_proof() {
     let thumbprint = encoded(digest(&SHA256, jwk.as_bytes()).as_ref());
     let mut claims = issuer.claims(url);
     claims["cnf"] = json!({"jkt": thumbprint});
-    let token = sign(&header("one"), &claims, 1);
+    let token = sign(&super::super::header("one"), &claims, 1);
     assert_eq!(
         call(url, "Bearer", &token, None).await.0,
         StatusCode::UNAUTHORIZED
@@ -173,7 +173,7 @@ async fn bound_token_of_another_issuer_wants_its_proof() {
     );
     // A certificate, which nothing here checks.
     claims["cnf"] = json!({"x5t#S256": thumbprint});
-    let token = sign(&header("one"), &claims, 1);
+    let token = sign(&super::super::header("one"), &claims, 1);
     assert_eq!(
         call(url, "Bearer", &token, None).await.0,
         StatusCode::UNAUTHORIZED
