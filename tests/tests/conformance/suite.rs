@@ -99,12 +99,11 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// `server-NAME-2026-01-01T…` is a run of NAME; a `/` in a name makes a folder more.
+/// `server-NAME-2026-01-01T…` and `authorization-server-NAME-…` are runs of NAME; a `/` in a name makes a folder more.
 fn is_run_of(folder: &str, name: &str) -> bool {
-    let rest = folder
-        .strip_prefix("server-")
-        .unwrap_or(folder)
-        .strip_prefix(name);
+    let prefixes = ["authorization-server-", "server-"];
+    let scenario = prefixes.iter().find_map(|kind| folder.strip_prefix(kind));
+    let rest = scenario.unwrap_or(folder).strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with("-20"))
 }
 

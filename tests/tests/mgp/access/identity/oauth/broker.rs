@@ -3,6 +3,7 @@
 
 mod attacks;
 mod bound;
+mod documents;
 mod providers;
 
 use std::sync::{Arc, Mutex};
