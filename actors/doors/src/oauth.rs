@@ -399,6 +399,27 @@ mod tests {
         assert_eq!(resource().metadata_url(&one, None), wanted);
     }
 
+    /// A proof names the URL that the client used, whatever name of this machine that has.
+    #[test]
+    fn request_urls_follow_the_names_of_the_resource() {
+        let urls = resource().request_urls("/mcp/files");
+        assert_eq!(
+            urls,
+            [
+                "http://127.0.0.1:7/mcp/files",
+                "http://localhost:7/mcp/files"
+            ]
+        );
+        for (resource, wanted) in [
+            ("https://h/mcp", "https://h"),
+            ("https://h/gateway/mcp", "https://h/gateway"),
+            ("https://h/other", "https://h"),
+            ("https://h", "https://h"),
+        ] {
+            assert_eq!(broker::origin(resource), wanted);
+        }
+    }
+
     #[test]
     fn token_for_one_server_does_not_open_all() {
         let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
