@@ -149,19 +149,12 @@ impl KernelConfig {
 
     /// Browsers and the identity provider need one address of this gateway.
     fn check_broker(&self, root: &mut Section<'_, '_, '_>) {
-        if self.oauth.broker.is_none() {
-            return;
-        }
-        let is_used = self.http.auth == HttpAuth::OAuth;
+        let is_used = self.http.auth == HttpAuth::OAuth && self.oauth.broker.is_some();
         let has_address = self.oauth.resource.is_some() || self.http.listen.ip().is_loopback();
-        let words = match (is_used, has_address) {
-            (true, true) => return,
-            (false, _) => "[oauth.broker] says nothing without `auth = \"oauth\"` in [http]",
-            (true, false) => {
-                "[oauth.broker] wants `resource` in [oauth], the URL of /mcp as clients know it: the address in [http] is \
-                 not one that a browser can open"
-            }
-        };
-        root.reject(root.span("oauth").unwrap_or_default(), words);
+        if is_used && !has_address {
+            let words = "[oauth.broker] wants `resource` in [oauth], the URL of /mcp as clients know it: the address in \
+                         [http] is not one that a browser can open";
+            root.reject(root.span("oauth").unwrap_or_default(), words);
+        }
     }
 }

@@ -201,7 +201,6 @@ fn broker_requires_a_client_and_an_address_for_browsers() {
     let open = format!("{auth}\n{tls}");
     for (wrong, words) in [
         (text(auth, "", ""), "names no `client_id`"),
-        (text("", "", id), "says nothing without `auth = \"oauth\"`"),
         (text(&open, "", id), "wants `resource` in [oauth]"),
         (
             text(auth, "audience = [\"a\"]", id),

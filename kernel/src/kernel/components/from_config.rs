@@ -5,7 +5,7 @@ use super::super::options::KernelOptions;
 use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
 use super::shared::SharedComponents;
 use crate::cluster::ClusterDeps;
-use crate::config::KernelConfig;
+use crate::config::{HttpAuth, KernelConfig};
 use mgp_callers::Directory;
 use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
@@ -145,6 +145,9 @@ pub(super) fn new_broker(
     audit: &AuditHandle,
 ) -> Option<Arc<Broker>> {
     let kernel = &options.loaded.kernel;
+    if !kernel.http.enabled || kernel.http.auth != HttpAuth::OAuth {
+        return None;
+    }
     let (oauth, broker) = (&kernel.oauth, kernel.oauth.broker.as_ref()?);
     let policy = ProviderPolicy {
         issuer: oauth.issuer.clone(),

@@ -50,9 +50,12 @@ fn read_broker(oauth: &mut Section<'_, '_, '_>, into: &mut Option<BrokerConfig>)
     let Some(broker) = broker else { return };
     *into = Some(broker);
     for key in ["audience", "scopes"] {
-        if let Some(span) = oauth.span(key) {
-            let why = " says nothing with [oauth.broker]: its tokens are the kernel's own, for `resource`";
-            oauth.reject_key(span, key, why);
+        let span = oauth.span(key);
+        let names = oauth.texts(key).unwrap_or_default();
+        if let (Some(span), false) = (span, names.is_empty()) {
+            let why =
+                "says nothing with [oauth.broker]: its tokens are the kernel's own, for `resource`";
+            oauth.warn(span, format!("`{key}` in [oauth] {why}"));
         }
     }
 }
