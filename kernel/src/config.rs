@@ -41,7 +41,6 @@ pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, check_host_port};
 pub(crate) use sections::http::HttpAuth;
 pub(crate) use sections::http::lite::LiteConfig;
-pub(crate) use sections::http::oauth::OAuthConfig;
 pub(crate) use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
 pub(crate) use sections::notify::NotifyConfig;
 pub(crate) use sections::{LogFormat, RegistryConfig};

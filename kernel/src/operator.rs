@@ -29,8 +29,8 @@ use std::time::Duration;
 use mgp_callers::request::{Outcome, Request};
 use mgp_callers::{Delivery, Directory};
 use mgp_calls::name_sources::NameSources;
-use mgp_doors::Console;
 use mgp_doors::agent_registry::AgentRegistryHandle;
+use mgp_doors::{Broker, Console, Revocation};
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_mcpl::McplHost;
 use mgp_policy::{ApprovalsHandle, PermissionsHandle, PinsHandle};
@@ -106,6 +106,10 @@ pub(crate) struct Operator {
     pub(crate) source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub(crate) agents: AgentRegistryHandle,
+    /// Ends what a removed agent has under way.
+    pub(crate) revocation: Arc<Revocation>,
+    /// Sign-ins at the identity provider.
+    pub(crate) broker: Option<Arc<Broker>>,
     /// Sessions of the console.
     pub(crate) console: Arc<Console>,
     /// The cluster as this node sees it.

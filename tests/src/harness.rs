@@ -16,6 +16,7 @@ pub mod modern;
 pub mod peers;
 pub mod process;
 pub mod program;
+pub mod sign_in;
 pub mod upstream;
 pub mod wait;
 

@@ -78,7 +78,7 @@ impl Credential {
 
     /// Revokes the credential when `revocation` is cancelled.
     #[must_use]
-    pub(crate) fn with_revocation(mut self, revocation: CancellationToken) -> Self {
+    pub fn with_revocation(mut self, revocation: CancellationToken) -> Self {
         self.revocation = Some(revocation);
         self
     }

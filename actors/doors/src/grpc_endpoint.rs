@@ -30,7 +30,7 @@ use self::call::RpcCall;
 use self::metadata::CallMetadata;
 use self::reply::{credentials_ended_status, new_status, to_reply};
 use crate::http_endpoint::{
-    AuthError, HttpEndpoint, backpressure_message, run_until_credential_ends,
+    AuthError, AuthRequest, HttpEndpoint, backpressure_message, run_until_credential_ends,
 };
 use crate::lite::Lite;
 use crate::lite::LiteCaller;
@@ -95,7 +95,7 @@ impl GrpcEndpoint {
         };
         let (auth, certificate) = (&self.http.auth, peer.certificate.as_deref());
         let pass = match auth
-            .authenticate(request.headers(), certificate, &view)
+            .authenticate(AuthRequest::new(&request, certificate), &view)
             .await
         {
             Ok(pass) => pass,
@@ -206,6 +206,7 @@ impl GrpcEndpoint {
             | AuthError::Unreadable
             | AuthError::Invalid(_)
             | AuthError::Certificate(_)
+            | AuthError::Proof(_)
             | AuthError::Expired(_) => (Code::Unauthenticated, "UNAUTHENTICATED"),
         };
         let mut response = status_response(&new_status(code, reason, &unwelcome.advice()));

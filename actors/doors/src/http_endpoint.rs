@@ -4,6 +4,7 @@
 //! servers and tools of a set. MCP-lite is below `/mcp-lite/v1`.
 
 mod auth;
+mod broker;
 mod console;
 mod headers;
 mod http_sse;
@@ -44,8 +45,8 @@ use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 
-pub(crate) use self::auth::AuthError;
 pub use self::auth::{Auth, Tokens};
+pub(crate) use self::auth::{AuthError, AuthRequest};
 pub(crate) use self::headers::read_trace;
 pub use self::http_sse::HttpSse;
 pub use self::metrics::{MetricsPage, MetricsPath, ResponseCounts};
@@ -137,6 +138,12 @@ impl HttpEndpoint {
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.resource_metadata(request.method(), request.headers(), path);
         }
+        if let Some(broker) = self.auth.broker()
+            && broker::is_broker_path(broker, request.uri().path())
+        {
+            // Boxed because it is large, and would make every other request larger.
+            return Box::pin(broker::handle(&self, broker, request, &peer)).await;
+        }
         let card = self.card.as_ref();
         if let Some(answer) = card.and_then(|card| card.answer(&request, self.secure)) {
             return answer;
@@ -165,7 +172,7 @@ impl HttpEndpoint {
         let shown = peer.certificate.as_deref();
         let pass = match self
             .auth
-            .authenticate(request.headers(), shown, &view)
+            .authenticate(AuthRequest::new(&request, shown), &view)
             .await
         {
             Ok(pass) => pass,

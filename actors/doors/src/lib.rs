@@ -41,8 +41,9 @@ pub use self::message_budgets::MessageBudgets;
 // The endpoint for agents of other nodes: each call over a link is one stateless request.
 pub use self::node_endpoint::NodeEndpoint;
 
-// Tokens of an authorization server (OAuth 2.1): where its keys are, how long they are cached.
-pub use self::oauth::{KeySource, OAuth, ProtectedResource};
+// Tokens of an authorization server (OAuth 2.1), and the kernel as one in front of an identity provider.
+pub use self::oauth::broker::{Broker, BrokerSettings};
+pub use self::oauth::{IssuerTokens, KeySource, OAuth, ProtectedResource, TokenSource};
 
 // Ends everything an agent has under way when its credential is revoked.
 pub use self::revocation::Revocation;

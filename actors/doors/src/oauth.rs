@@ -1,45 +1,56 @@
-//! Verifies tokens of an authorization server (OAuth 2.1): the source of its keys, their caching, and the
-//! names of this resource in tokens.
+//! OAuth at the HTTP endpoint: tokens of an authorization server (OAuth 2.1) or of the kernel's own broker, their binding
+//! to keys (DPoP), and the names of this resource.
 //!
-//! Verified tokens are cached until the keys change, because checking a signature costs more than a call.
+//! Verified tokens of an authorization server are cached until its keys change, because checking a signature costs more
+//! than a call.
 
+pub(crate) mod broker;
+mod keys;
 mod source;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use mgp_engine::clock::MonotonicTime;
-use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, IssuerKeys, VerifiedToken};
+use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, VerifiedToken};
+use mgp_engine::doors::dpop::{BadProof, ProofReplays, ProvenRequest, verify_proof};
 use mgp_engine::servers::login::discovery::RESOURCE_METADATA_PATH;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_sync::Snapshot;
 use serde_json::json;
 
 use mgp_callers::Credential;
-use mgp_runtime::task;
-use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_runtime::time::unix_ms;
 
+use self::broker::Broker;
+use self::keys::{CachedKeys, KeyCache};
 pub use self::source::KeySource;
 
 /// Cached tokens; at this number the cache is cleared.
 const CACHED_TOKENS_MAX: usize = 4096;
-/// Keys older than this are fetched again in the background.
-const REFRESH_AGE: Duration = Duration::from_secs(600);
-/// Keys older than this are not used, even if the issuer cannot be reached.
-const KEYS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The shortest time between two requests to the issuer, however many tokens name unknown keys.
-const FETCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A resource server's side of OAuth.
 #[derive(Debug)]
 pub struct OAuth {
-    policy: BearerPolicy,
-    source: KeySource,
+    tokens: TokenSource,
     resource: ProtectedResource,
-    keys: Snapshot<CachedKeys>,
-    /// When the issuer was last queried; locked during a query.
-    last_fetch: tokio::sync::Mutex<Option<MonotonicTime>>,
+    /// Whether only tokens that are bound to a key are accepted.
+    require_dpop: bool,
+    replays: Mutex<ProofReplays>,
+}
+
+/// Who issues the accepted tokens.
+#[derive(Debug)]
+pub enum TokenSource {
+    /// An authorization server that registers clients by itself.
+    Issuer(Box<IssuerTokens>),
+    /// The kernel, for people who sign in at an identity provider.
+    Broker(Arc<Broker>),
+}
+
+/// The verification of an authorization server's tokens.
+#[derive(Debug)]
+pub struct IssuerTokens {
+    policy: BearerPolicy,
+    keys: Arc<KeyCache>,
     verified: Mutex<VerifiedTokens>,
 }
 
@@ -50,23 +61,45 @@ struct VerifiedTokens {
     keys: Arc<CachedKeys>,
 }
 
-/// The keys, and when they were fetched.
-#[derive(Debug, Default)]
-struct CachedKeys {
-    keys: IssuerKeys,
-    fetched_at: Option<MonotonicTime>,
+/// A verified access token, and the key it is bound to.
+#[derive(Debug)]
+pub(crate) struct AccessToken {
+    credential: Credential,
+    bound_to: Option<String>,
 }
 
-impl CachedKeys {
-    fn age(&self) -> Option<Duration> {
-        let now = monotonic_now().since_start();
-        self.fetched_at
-            .map(|since| now.saturating_sub(since.since_start()))
-    }
+/// The scheme of the header `Authorization`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenScheme {
+    Bearer,
+    Dpop,
+}
 
-    fn is_younger(&self, than: Duration) -> bool {
-        self.age().is_some_and(|age| age < than)
-    }
+/// A token as it is sent, with the request that carries it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentToken<'r> {
+    pub(crate) scheme: TokenScheme,
+    pub(crate) token: &'r str,
+    /// The only header `DPoP`.
+    pub(crate) proof: Option<&'r str>,
+    pub(crate) method: &'r str,
+    pub(crate) path: &'r str,
+}
+
+/// Why a token is rejected.
+#[derive(Debug)]
+pub(crate) enum TokenError {
+    Token(BadBearerToken),
+    /// It is no valid token of the broker.
+    Unknown,
+    Proof(BadProof),
+}
+
+/// How a client is told where tokens come from.
+#[derive(Debug)]
+pub(crate) struct Challenge {
+    pub(crate) scheme: &'static str,
+    pub(crate) params: String,
 }
 
 /// The names of this resource.
@@ -112,6 +145,12 @@ impl ProtectedResource {
         names
     }
 
+    /// The URLs that a client may have used for this path.
+    fn request_urls(&self, path: &str) -> Vec<String> {
+        let bases = self.resources.iter().map(|url| broker::origin(url));
+        bases.map(|base| format!("{base}{path}")).collect()
+    }
+
     /// The URL of an endpoint's metadata (RFC 9728, section 3.1).
     fn metadata_url(&self, view: &CatalogView, host: Option<&str>) -> String {
         let resource = self.resource_url(view, host);
@@ -133,55 +172,34 @@ fn authority(url: &str) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()
 }
 
-impl OAuth {
+impl IssuerTokens {
     /// Keys are fetched for the first token.
     #[must_use]
-    pub fn new(policy: BearerPolicy, source: KeySource, resource: ProtectedResource) -> Self {
+    pub fn new(policy: BearerPolicy, source: KeySource) -> Self {
         Self {
+            keys: KeyCache::new(policy.issuer.clone(), source),
             policy,
-            source,
-            resource,
-            keys: Snapshot::new(CachedKeys::default()),
-            last_fetch: tokio::sync::Mutex::new(None),
             verified: Mutex::default(),
         }
     }
 
-    /// The agent of a token at this endpoint.
-    ///
-    /// # Errors
-    /// [`BadBearerToken`].
-    pub(crate) async fn verify(
-        self: &Arc<Self>,
+    async fn verify(
+        &self,
         token: &str,
         view: &CatalogView,
-    ) -> Result<Credential, BadBearerToken> {
-        let held = self.keys.load();
-        if held.is_younger(KEYS_AGE_MAX) && !held.is_younger(REFRESH_AGE) {
-            let this = self.clone();
-            task::spawn_detached("oauth.keys", async move { this.refresh().await });
-        }
+        resource: &ProtectedResource,
+    ) -> Result<VerifiedToken, BadBearerToken> {
         let key = (blake3::hash(token.as_bytes()), view.clone());
-        if let Some(token) = self.cached_token(&held, &key) {
-            return Ok(to_credential(token));
+        if let Some(token) = self.cached_token(&self.keys.load(), &key) {
+            return Ok(token);
         }
-        let audiences = self.resource.audiences(view);
-        let check = |held: &CachedKeys| {
-            if held.is_younger(KEYS_AGE_MAX) {
-                bearer::verify(token, &held.keys, &self.policy, &audiences, unix_ms())
-            } else {
-                Err(BadBearerToken::UnknownKey)
-            }
-        };
-        let token = match check(&held) {
-            Err(BadBearerToken::UnknownKey) => {
-                self.refresh().await;
-                check(&self.keys.load())?
-            }
-            verified => verified?,
-        };
-        self.cache_token(key, &token);
-        Ok(to_credential(token))
+        let audiences = resource.audiences(view);
+        let verified = self
+            .keys
+            .verify(|keys| bearer::verify(token, keys, &self.policy, &audiences, unix_ms()));
+        let verified = verified.await?;
+        self.cache_token(key, &verified);
+        Ok(verified)
     }
 
     fn cached_token(
@@ -190,7 +208,7 @@ impl OAuth {
         key: &(blake3::Hash, CatalogView),
     ) -> Option<VerifiedToken> {
         let verified = self.lock_verified();
-        let current = Arc::ptr_eq(&verified.keys, held) && held.is_younger(KEYS_AGE_MAX);
+        let current = Arc::ptr_eq(&verified.keys, held) && held.is_usable();
         let token = verified.tokens.get(key).filter(|_| current)?;
         (token.not_after_ms > unix_ms()).then(|| token.clone())
     }
@@ -208,30 +226,92 @@ impl OAuth {
     fn lock_verified(&self) -> MutexGuard<'_, VerifiedTokens> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Fetches the issuer's keys, unless they were fetched recently. If the issuer does not answer, the old
-    /// keys stay.
-    async fn refresh(&self) {
-        let mut last_fetch = self.last_fetch.lock().await;
-        let now = monotonic_now();
-        let soon = |last: MonotonicTime| {
-            now.since_start().saturating_sub(last.since_start()) < FETCH_INTERVAL
-        };
-        if last_fetch.is_some_and(soon) {
-            return;
+impl OAuth {
+    /// Accepts these tokens; with `require_dpop` only ones that are bound to a key.
+    #[must_use]
+    pub fn new(tokens: TokenSource, resource: ProtectedResource, require_dpop: bool) -> Self {
+        Self {
+            tokens,
+            resource,
+            require_dpop,
+            replays: Mutex::default(),
         }
-        *last_fetch = Some(now);
-        match self.source.fetch(&self.policy.issuer).await {
-            Ok(keys) => {
-                let since = Some(monotonic_now());
-                self.keys.store(Arc::new(CachedKeys {
-                    keys,
-                    fetched_at: since,
-                }));
+    }
+
+    /// The broker, if it issues the tokens.
+    pub(crate) fn broker(&self) -> Option<&Arc<Broker>> {
+        match &self.tokens {
+            TokenSource::Broker(broker) => Some(broker),
+            TokenSource::Issuer(_) => None,
+        }
+    }
+
+    /// The agent of a token at this endpoint.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub(crate) async fn verify(
+        &self,
+        sent: SentToken<'_>,
+        view: &CatalogView,
+    ) -> Result<Credential, TokenError> {
+        let found = match &self.tokens {
+            TokenSource::Issuer(tokens) => {
+                let verified = tokens.verify(sent.token, view, &self.resource).await;
+                let verified = verified.map_err(TokenError::Token)?;
+                AccessToken {
+                    credential: Credential::permanent(verified.agent)
+                        .with_groups(verified.groups)
+                        .with_expiry(Some(verified.not_after_ms)),
+                    bound_to: verified.bound_to,
+                }
             }
-            Err(error) => {
-                tracing::warn!(issuer = self.policy.issuer, %error, "the issuer's keys could not be fetched");
+            TokenSource::Broker(broker) => {
+                let audiences = self.resource.audiences(view);
+                broker.authenticate(sent.token, &audiences)?
             }
+        };
+        self.check_binding(sent, &found)
+            .map_err(TokenError::Proof)?;
+        Ok(found.credential)
+    }
+
+    /// A bound token is worth nothing without a proof of its key, for this request (RFC 9449, section 7).
+    fn check_binding(&self, sent: SentToken<'_>, found: &AccessToken) -> Result<(), BadProof> {
+        let key = match (&found.bound_to, sent.scheme) {
+            (None, TokenScheme::Bearer) if !self.require_dpop => return Ok(()),
+            (Some(key), TokenScheme::Dpop) => key,
+            (None | Some(_), TokenScheme::Bearer) | (None, TokenScheme::Dpop) => {
+                return Err(BadProof::Scheme);
+            }
+        };
+        let request = ProvenRequest {
+            method: sent.method,
+            urls: &self.resource.request_urls(sent.path),
+            token: Some(sent.token),
+        };
+        let proof = sent.proof.ok_or(BadProof::Missing)?;
+        let proof = verify_proof(proof, request, unix_ms())?;
+        if proof.key != *key {
+            return Err(BadProof::OtherKey);
+        }
+        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        replays.remember(&proof, &found.credential.agent, unix_ms())
+    }
+
+    fn issuer(&self) -> &str {
+        match &self.tokens {
+            TokenSource::Issuer(tokens) => &tokens.policy.issuer,
+            TokenSource::Broker(broker) => broker.issuer(),
+        }
+    }
+
+    fn scopes(&self) -> &[String] {
+        match &self.tokens {
+            TokenSource::Issuer(tokens) => &tokens.policy.scopes,
+            TokenSource::Broker(_) => &[],
         }
     }
 
@@ -240,30 +320,49 @@ impl OAuth {
     pub(crate) fn metadata(&self, view: &CatalogView, host: Option<&str>) -> String {
         let mut metadata = json!({
             "resource": self.resource.resource_url(view, host),
-            "authorization_servers": [self.policy.issuer],
+            "authorization_servers": [self.issuer()],
             "bearer_methods_supported": ["header"],
             "resource_name": "mgp",
+            "dpop_signing_alg_values_supported": broker::DPOP_ALGORITHMS,
         });
-        if !self.policy.scopes.is_empty() {
-            metadata["scopes_supported"] = json!(self.policy.scopes);
+        if !self.scopes().is_empty() {
+            metadata["scopes_supported"] = json!(self.scopes());
+        }
+        if self.require_dpop {
+            metadata["dpop_bound_access_tokens_required"] = json!(true);
         }
         metadata.to_string()
     }
 
-    /// The parameters of a challenge beside the error: the URL of the metadata, and scopes.
+    /// The parameters of a challenge beside the error: the URL of the metadata, and scopes. Of the scheme `DPoP` where
+    /// tokens must be bound, and after a bad proof.
     #[must_use]
-    pub(crate) fn challenge_params(&self, view: &CatalogView, host: Option<&str>) -> String {
+    pub(crate) fn challenge(
+        &self,
+        view: &CatalogView,
+        host: Option<&str>,
+        is_bad_proof: bool,
+    ) -> Challenge {
         let url = self.resource.metadata_url(view, host);
-        match self.policy.scopes.as_slice() {
-            [] => format!(r#"resource_metadata="{url}""#),
-            scopes => format!(r#"resource_metadata="{url}", scope="{}""#, scopes.join(" ")),
+        let mut params = format!(r#"resource_metadata="{url}""#);
+        if !self.scopes().is_empty() {
+            params.push_str(&format!(r#", scope="{}""#, self.scopes().join(" ")));
+        }
+        if self.require_dpop || is_bad_proof {
+            params.push_str(&format!(
+                r#", algs="{}""#,
+                broker::DPOP_ALGORITHMS.join(" ")
+            ));
+            return Challenge {
+                scheme: "DPoP",
+                params,
+            };
+        }
+        Challenge {
+            scheme: "Bearer",
+            params,
         }
     }
-}
-
-fn to_credential(token: VerifiedToken) -> Credential {
-    let credential = Credential::permanent(token.agent).with_groups(token.groups);
-    credential.with_expiry(Some(token.not_after_ms))
 }
 
 #[cfg(test)]
@@ -299,6 +398,27 @@ mod tests {
         );
         let wanted = "http://127.0.0.1:7/.well-known/oauth-protected-resource/mcp/files";
         assert_eq!(resource().metadata_url(&one, None), wanted);
+    }
+
+    /// A proof names the URL that the client used, whatever name of this machine that has.
+    #[test]
+    fn request_urls_follow_the_names_of_the_resource() {
+        let urls = resource().request_urls("/mcp/files");
+        assert_eq!(
+            urls,
+            [
+                "http://127.0.0.1:7/mcp/files",
+                "http://localhost:7/mcp/files"
+            ]
+        );
+        for (resource, wanted) in [
+            ("https://h/mcp", "https://h"),
+            ("https://h/gateway/mcp", "https://h/gateway"),
+            ("https://h/other", "https://h"),
+            ("https://h", "https://h"),
+        ] {
+            assert_eq!(broker::origin(resource), wanted);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Revocation {
 impl Revocation {
     /// Ends the agent's sessions, connections, streams, suspended calls and tasks. New ones are not ended,
     /// so the credential must be revoked first.
-    pub(crate) async fn end_agent(&self, agent: &AgentId) {
+    pub async fn end_agent(&self, agent: &AgentId) {
         if let Some(sessions) = self.sessions.get() {
             sessions.close_agent_sessions(agent);
         }

@@ -14,7 +14,9 @@ pub mod upstream;
 pub use self::guard::{GuardActor, GuardHandle, GuardMsg};
 
 // The logins of a kernel at servers reached over HTTP, and their tokens.
-pub use self::login::{CallbackListener, LoginBackend, LoginError, Logins, ServerLogin, SignIn};
+pub use self::login::{
+    CallbackListener, LoginBackend, LoginError, LoginHttpClient, Logins, ServerLogin, SignIn,
+};
 
 // The supervisor of one server: starts it, watches it, restarts it within limits, stops it completely.
 pub use self::server::{

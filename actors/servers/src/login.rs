@@ -28,6 +28,7 @@ use mgp_transports::http::proxy::Outbound;
 use secrecy::ExposeSecret;
 
 pub use self::callback::CallbackListener;
+pub use self::http_client::LoginHttpClient;
 pub(crate) use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;

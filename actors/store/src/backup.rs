@@ -45,8 +45,9 @@ const COPY_ORDER: [&str; 5] = [
     "pinned",
     "cluster/logs/owed",
 ];
-/// Files that are regenerated or that belong to one run of a kernel.
-const EXCLUDED: [&str; 16] = [
+/// Files that are regenerated or that belong to one run of a kernel; and sign-ins, of which a copy would bring back those
+/// that have ended.
+const EXCLUDED: [&str; 17] = [
     CONFIGURATION,
     "audit/closed",
     "cluster/index",
@@ -60,6 +61,7 @@ const EXCLUDED: [&str; 16] = [
     "places.json",
     "room",
     "sandbox",
+    "sign-ins.json",
     "start.lock",
     "vectors",
     "views",

@@ -13,8 +13,10 @@ pub mod doors {
     pub mod agent_registry;
     pub mod app_frames;
     pub mod bearer;
+    pub mod broker;
     pub mod certificate;
     pub mod console_sessions;
+    pub mod dpop;
     pub mod name_resolver;
     pub mod permission_names;
     pub mod suggestions;

@@ -162,5 +162,17 @@ impl KernelConfig {
             let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
             root.reject(span.unwrap_or_default(), words);
         }
+        self.check_broker(root);
+    }
+
+    /// Browsers and the identity provider need one address of this gateway.
+    fn check_broker(&self, root: &mut Section<'_, '_, '_>) {
+        let is_used = self.http.auth == HttpAuth::OAuth && self.oauth.broker.is_some();
+        let has_address = self.oauth.resource.is_some() || self.http.listen.ip().is_loopback();
+        if is_used && !has_address {
+            let words = "[oauth.broker] wants `resource` in [oauth], the URL of /mcp as clients know it: the address in \
+                         [http] is not one that a browser can open";
+            root.reject(root.span("oauth").unwrap_or_default(), words);
+        }
     }
 }

@@ -6,7 +6,10 @@ mod phases;
 mod root_actors;
 mod shared;
 
-use self::from_config::{cluster_deps, confirmation_rules, new_connector, new_stateless};
+pub(super) use self::from_config::issuer_keys;
+use self::from_config::{
+    cluster_deps, confirmation_rules, new_broker, new_connector, new_stateless,
+};
 use self::mcpl::McplComponents;
 use self::phases::{AgentComponents, ApprovalComponents, CatalogComponents};
 use self::root_actors::start_guard;
@@ -30,7 +33,7 @@ use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists,
     LinkLookups, Policies, Rates, ToolCounts, Validation,
 };
-use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
+use mgp_doors::{Broker, Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
 use mgp_engine::calls::telemetry::otlp::TelemetryResource;
 use mgp_protocol::ids::AgentId;
@@ -53,6 +56,7 @@ pub(super) struct StartedKernel {
     pub(super) endpoint_context: EndpointContext,
     pub(super) source: Arc<ConfigSource>,
     pub(super) revocation: Arc<Revocation>,
+    pub(super) broker: Option<Arc<Broker>>,
     pub(super) console: Arc<Console>,
     pub(super) connector: Arc<Connector>,
     pub(super) cluster: Arc<Cluster>,
@@ -150,6 +154,7 @@ pub(super) async fn start(
         endpoint_context,
         source,
         revocation: parts.agents.revocation,
+        broker: parts.broker,
         console: parts.console,
         connector,
         metrics,
@@ -186,6 +191,7 @@ struct Components {
     mcpl: McplComponents,
     approval: ApprovalComponents,
     console: Arc<Console>,
+    broker: Option<Arc<Broker>>,
     storage_health: StorageHealth,
     root_actors: Vec<RootActor>,
 }
@@ -210,6 +216,7 @@ impl Components {
         let tasks = (&stored.seal, stored.tasks);
         let agents =
             AgentComponents::start(options, tasks, stored.agents, &shared, &mut root).await?;
+        let broker = new_broker(options, &stored.seal, &shared.audit);
         let deps = cluster_deps(options, stored.key, stored.witnesses, connector, &shared);
         let cluster = Cluster::start(deps, &mut root).await?;
         catalog.search.set_remote(cluster.remote_tools());
@@ -219,6 +226,7 @@ impl Components {
                 .await?;
         Ok(Self {
             console: Console::new(shared.audit.clone()),
+            broker,
             shared,
             catalog,
             agents,
@@ -275,6 +283,8 @@ impl Components {
             source: source.clone(),
             agents: self.agents.registry.clone(),
             console: self.console.clone(),
+            broker: self.broker.clone(),
+            revocation: self.agents.revocation.clone(),
             name_sources: self.name_sources(&options.loaded.kernel),
             cluster: self.cluster.clone(),
             shutdown: closing.clone(),

@@ -152,6 +152,11 @@ pub(super) fn agents_file(data_dir: &Path) -> PathBuf {
     data_dir.join("agents.json")
 }
 
+/// The sign-ins of agents at the identity provider.
+pub(super) fn sign_ins_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("sign-ins.json")
+}
+
 /// The agents that have a token. The file is created if absent, so that its loss can be noticed.
 pub(super) fn load_agents(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = agents_file(data_dir);

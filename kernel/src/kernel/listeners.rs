@@ -6,18 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_doors::{
-    Auth, EndpointContext, GrpcEndpoint, HttpEndpoint, HttpSse, KeySource, Lite, LiteSettings,
-    MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, ServerCard, SessionLimits,
-    Sessions, Tokens, connection,
+    Auth, Broker, EndpointContext, GrpcEndpoint, HttpEndpoint, HttpSse, IssuerTokens, Lite,
+    LiteSettings, MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, ServerCard,
+    SessionLimits, Sessions, TokenSource, Tokens, connection,
 };
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_engine::policy::access::ClaimedGroups;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::task;
-use mgp_transports::http::client::Client;
 use mgp_transports::http::guard::AllowList;
 use mgp_transports::http::listener_tls::ListenerTls;
-use mgp_transports::http::proxy::Outbound;
 use mgp_transports::http::server::{HttpListener, ListenerLimits};
 use mgp_transports::unix::SocketFile;
 use mgp_transports::{StallGuard, unix};
@@ -26,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::components::StartedKernel;
+use super::components::{StartedKernel, issuer_keys};
 use super::machine;
 use super::options::{KernelOptions, OpenHttpListener, OpenListeners};
 use super::secrets;
@@ -214,7 +212,7 @@ impl BoundListeners {
             endpoint: context.clone(),
             sessions: sessions.clone(),
             http_sse: HttpSse::new(kernel.http.max_sessions),
-            auth: self.auth(kernel, door.addr(), context),
+            auth: self.auth(kernel, door.addr(), started),
             console,
             response_options: ResponseOptions {
                 stream_after: kernel.streams.stream_after,
@@ -236,7 +234,9 @@ impl BoundListeners {
             SocketAddr::V6(at) => Some(format!("[{}]", at.ip())),
         };
         let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own_hosts);
-        let allow = AllowList::new(hosts, kernel.http.allowed_origins.clone());
+        let own_origin = started.broker.as_deref().and_then(Broker::page_origin);
+        let origins = kernel.http.allowed_origins.iter().cloned();
+        let allow = AllowList::new(hosts, origins.chain(own_origin));
         let limits = ListenerLimits {
             connections: ConnectionLimits::current(kernel.http.max_sessions).http,
             ..ListenerLimits::default()
@@ -283,18 +283,25 @@ impl BoundListeners {
     }
 
     /// Authentication at the HTTP listener.
-    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, context: &EndpointContext) -> Auth {
+    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, started: &StartedKernel) -> Auth {
         let tokens = self.token.as_ref().map(|(token, _)| Tokens {
             local: blake3::hash(token.as_bytes()),
-            registered_agents: context.registered_agents.clone(),
+            registered_agents: started.endpoint_context.registered_agents.clone(),
         });
         match (kernel.http.auth, tokens) {
             (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
             (config::HttpAuth::OAuth, tokens) => {
-                let outbound = kernel.network.outbound();
-                let oauth = oauth_resource_server(&kernel.oauth, &outbound, self.tls.is_some(), at);
-                let oauth = Arc::new(oauth);
-                Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
+                let resource = protected_resource(kernel, self.tls.is_some(), at);
+                let source = match &started.broker {
+                    Some(broker) => {
+                        broker.open(&resource);
+                        TokenSource::Broker(broker.clone())
+                    }
+                    None => TokenSource::Issuer(Box::new(issuer_tokens(kernel))),
+                };
+                let oauth = OAuth::new(source, resource, kernel.oauth.require_dpop);
+                let tokens = tokens.filter(|_| kernel.oauth.accept_tokens);
+                Auth::OAuth(Arc::new(oauth), tokens)
             }
             (config::HttpAuth::None, _) | (config::HttpAuth::Token, None) => Auth::None,
         }
@@ -330,30 +337,30 @@ impl BoundListeners {
     }
 }
 
-/// The kernel as an OAuth resource server.
-fn oauth_resource_server(
-    config: &config::OAuthConfig,
-    outbound: &Outbound,
-    secure: bool,
-    at: SocketAddr,
-) -> OAuth {
-    let client = || Client::new(outbound.clone());
-    let source = match (&config.jwks_file, &config.jwks_url) {
-        (Some(file), _) => KeySource::File(file.clone()),
-        (None, Some(url)) => KeySource::Url(client(), url.clone()),
-        (None, None) => KeySource::Issuer(client()),
-    };
+/// The names of the kernel as an OAuth resource. A broker has one of them in all that browsers see; that of an address of
+/// this machine is `localhost`, which identity providers accept without TLS.
+fn protected_resource(kernel: &KernelConfig, secure: bool, at: SocketAddr) -> ProtectedResource {
+    let config = &kernel.oauth;
     let port = at.port();
     let scheme = if secure { "https" } else { "http" };
-    let own_hosts =
-        || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
-    let resource = ProtectedResource {
+    let mut own = [at.to_string(), format!("localhost:{port}")]
+        .map(|at| format!("{scheme}://{at}/mcp"))
+        .to_vec();
+    if config.broker.is_some() {
+        own.reverse();
+    }
+    ProtectedResource {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],
-            None => own_hosts().to_vec(),
+            None => own,
         },
         audiences: config.audience.clone(),
-    };
+    }
+}
+
+/// The accepted tokens of another authorization server.
+fn issuer_tokens(kernel: &KernelConfig) -> IssuerTokens {
+    let config = &kernel.oauth;
     let policy = BearerPolicy {
         issuer: config.issuer.clone(),
         algorithms: config.algorithms.clone(),
@@ -361,7 +368,7 @@ fn oauth_resource_server(
         scopes: config.scopes.clone(),
         groups: config.groups.clone(),
     };
-    OAuth::new(policy, source, resource)
+    IssuerTokens::new(policy, issuer_keys(kernel))
 }
 
 async fn serve_socket(

@@ -2,11 +2,13 @@
 
 mod console;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_doors::agent_registry::{NewToken, RegistryChangeError};
 use mgp_engine::doors::agent_registry::{AgentChangeError, RegisteredAgent};
+use mgp_engine::doors::broker::grants::Grant;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
@@ -39,16 +41,20 @@ impl Operator {
     pub(crate) fn list_agents(&self) -> Outcome {
         let agents = self.agents.registered_agents.list();
         let table = self.name_sources.access.table();
-        let agents = agents.iter().map(|(id, entry)| {
-            let who = Principal::Agent(id.clone());
+        let registered = agents
+            .iter()
+            .map(|(id, entry)| to_protocol_agent(id, entry));
+        let all = registered.chain(self.signed_in_agents(&agents));
+        let all = all.map(|agent| {
+            let who = Principal::Agent(AgentId::new(&*agent.id));
             let groups = table.groups_of(&who);
             let groups = groups.filter_map(|(group, _)| group.group());
             Agent {
                 groups: groups.map(|group| group.as_str().to_owned()).collect(),
-                ..to_protocol_agent(id, entry)
+                ..agent
             }
         });
-        let agents: Vec<_> = agents.collect();
+        let agents: Vec<_> = all.collect();
         json(&json!({ "agents": agents }))
     }
 
@@ -59,9 +65,18 @@ impl Operator {
     pub(crate) async fn remove_agent(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
         let id = parse_agent(&remove.name)?;
-        let agent = self.find_agent(&id)?;
-        let removed = self.agents.remove(&id, &request.trace.id).await;
-        removed.map_err(to_refusal)?;
+        let registered = self.find_agent(&id);
+        // First, so that no sign-in outlives an acknowledged removal.
+        let signed_in = self.end_sign_ins(&id).await?;
+        let removed = match (registered, signed_in) {
+            (Ok(agent), _) => {
+                let removed = self.agents.remove(&id, &request.trace.id).await;
+                removed.map_err(to_refusal)?;
+                to_protocol_agent(&id, &agent)
+            }
+            (Err(_), Some(agent)) => agent,
+            (Err(unknown), None) => return Err(unknown),
+        };
         // A later agent of the same name must not inherit them.
         for server in self.servers.load().values() {
             server.end_instances_of(&id).await;
@@ -72,7 +87,21 @@ impl Operator {
                 "{id} is removed, but its logins and secrets are not: {e}"
             ))
         })?;
-        json(&to_protocol_agent(&id, &agent))
+        json(&removed)
+    }
+
+    /// Ends the sign-ins of an agent at the identity provider; `None` if it has none.
+    async fn end_sign_ins(&self, id: &AgentId) -> Result<Option<Agent>, Refusal> {
+        let Some(broker) = &self.broker else {
+            return Ok(None);
+        };
+        let ended = broker.end_agent(id).await;
+        let ended = ended.map_err(|e| Refusal::Internal(e.to_string()))?;
+        let agent = signed_in_agent(id, ended.iter());
+        if agent.is_some() {
+            self.revocation.end_agent(id).await;
+        }
+        Ok(agent)
     }
 
     /// `mgp/agents/token`.
@@ -91,6 +120,23 @@ impl Operator {
         json(&to_created_agent(&id, new_token))
     }
 
+    /// The agents that are signed in and have no token.
+    fn signed_in_agents(&self, registered: &[(AgentId, RegisteredAgent)]) -> Vec<Agent> {
+        let grants = self.broker.as_ref().map(|broker| broker.grants());
+        let grants = grants.unwrap_or_default();
+        let ids: BTreeSet<_> = grants.iter().map(|grant| &grant.agent).collect();
+        let others = ids
+            .into_iter()
+            .filter(|id| !registered.iter().any(|(known, _)| known == *id));
+        let own = |id: &AgentId| {
+            let id = id.clone();
+            grants.iter().filter(move |grant| grant.agent == id)
+        };
+        others
+            .filter_map(|id| signed_in_agent(id, own(id)))
+            .collect()
+    }
+
     fn find_agent(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
         let found = self
             .agents
@@ -102,6 +148,24 @@ impl Operator {
             .map(|(_, entry)| entry)
             .ok_or_else(|| to_refusal(AgentChangeError::Unknown(id.clone()).into()))
     }
+}
+
+/// An agent without a token of its own, by what its person allowed clients.
+fn signed_in_agent<'g>(
+    id: &AgentId,
+    grants: impl Iterator<Item = &'g Grant> + Clone,
+) -> Option<Agent> {
+    let added_ms = grants.clone().map(|grant| grant.created_ms).min()?;
+    let used_ms = grants.clone().map(|grant| grant.used_ms).max()?;
+    let expires_ms = grants.map(|grant| grant.expires_ms).max()?;
+    Some(Agent {
+        id: id.to_string(),
+        added_at: render_rfc3339_ms(added_ms),
+        token_made_at: render_rfc3339_ms(used_ms),
+        expires_at: Some(render_rfc3339_ms(expires_ms)),
+        expired: false,
+        groups: Vec::new(),
+    })
 }
 
 fn parse_agent(name: &str) -> Result<AgentId, Refusal> {

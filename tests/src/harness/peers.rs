@@ -410,8 +410,18 @@ impl Peers {
     /// The authorization server and the MCP server of `peers/provider/`.
     #[must_use]
     pub fn provider(&self) -> Program {
-        let script = source().join(PROVIDER).join("provider.mjs");
-        let program = self.node_program(&script, &[]);
+        self.provider_script("provider.mjs", &[])
+    }
+
+    /// An identity provider of `peers/provider/` that registers no clients, configured like `kind`.
+    #[must_use]
+    pub fn identity_provider(&self, kind: &str) -> Program {
+        self.provider_script("identity.mjs", &[kind])
+    }
+
+    fn provider_script(&self, name: &str, args: &[&str]) -> Program {
+        let script = source().join(PROVIDER).join(name);
+        let program = self.node_program(&script, args);
         program.env("MGP_PEERS", self.provider_folder().display().to_string())
     }
 

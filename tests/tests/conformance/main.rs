@@ -2,6 +2,7 @@
 //! era behind it, and its client scenarios against the face the kernel shows to servers.
 #![allow(clippy::unwrap_used)]
 
+mod broker;
 mod clients;
 mod logins;
 mod servers;

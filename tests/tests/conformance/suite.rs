@@ -56,7 +56,7 @@ pub(crate) async fn run(peers: &Peers, args: &[&str], variables: &[(&str, &str)]
 }
 
 /// What the scenarios left, and what the summary says of those that broke off before.
-fn count(folder: &Path, told: String) -> Checks {
+pub(crate) fn count(folder: &Path, told: String) -> Checks {
     let mut checks = Checks::default();
     let mut left = BTreeMap::new();
     let folders = below(folder);
@@ -99,12 +99,11 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// `server-NAME-2026-01-01T…` is a run of NAME; a `/` in a name makes a folder more.
+/// `server-NAME-2026-01-01T…` and `authorization-server-NAME-…` are runs of NAME; a `/` in a name makes a folder more.
 fn is_run_of(folder: &str, name: &str) -> bool {
-    let rest = folder
-        .strip_prefix("server-")
-        .unwrap_or(folder)
-        .strip_prefix(name);
+    let prefixes = ["authorization-server-", "server-"];
+    let scenario = prefixes.iter().find_map(|kind| folder.strip_prefix(kind));
+    let rest = scenario.unwrap_or(folder).strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with("-20"))
 }
 

@@ -7,6 +7,7 @@ use http::{Response, StatusCode};
 use mgp_engine::doors::agent_registry::BadAgentToken;
 use mgp_engine::doors::bearer;
 use mgp_engine::doors::certificate::{CertificateNameError, CertificateNames};
+use mgp_engine::doors::dpop::BadProof;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
@@ -17,7 +18,9 @@ use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
-use crate::oauth::OAuth;
+use super::broker::PROOF;
+use crate::oauth::broker::Broker;
+use crate::oauth::{Challenge, OAuth, SentToken, TokenError, TokenScheme};
 use mgp_callers::{Credential, RegisteredAgents};
 
 /// How callers authenticate.
@@ -55,6 +58,31 @@ pub(crate) enum AuthError {
     Expired(String),
     /// The token is valid but does not allow this.
     Scope,
+    /// The token is bound to a key, and the request does not prove it (RFC 9449).
+    Proof(BadProof),
+}
+
+/// The request that a caller authenticates with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AuthRequest<'r> {
+    pub(crate) headers: &'r HeaderMap,
+    pub(crate) method: &'r str,
+    pub(crate) path: &'r str,
+    pub(crate) certificate: Option<&'r Certificate>,
+}
+
+impl<'r> AuthRequest<'r> {
+    pub(crate) fn new<B>(
+        request: &'r http::Request<B>,
+        certificate: Option<&'r Certificate>,
+    ) -> Self {
+        Self {
+            headers: request.headers(),
+            method: request.method().as_str(),
+            path: request.uri().path(),
+            certificate,
+        }
+    }
 }
 
 impl Auth {
@@ -65,18 +93,17 @@ impl Auth {
     /// [`AuthError`].
     pub(crate) async fn authenticate(
         &self,
-        headers: &HeaderMap,
-        shown: Option<&Certificate>,
+        request: AuthRequest<'_>,
         view: &CatalogView,
     ) -> Result<Credential, AuthError> {
-        let Some(certificate) = shown else {
-            return self.authenticate_token(headers, view).await;
+        let Some(certificate) = request.certificate else {
+            return self.authenticate_token(request, view).await;
         };
         let named = credential_from_certificate(certificate)?;
-        if matches!(self, Self::None) || !headers.contains_key(AUTHORIZATION) {
+        if matches!(self, Self::None) || !request.headers.contains_key(AUTHORIZATION) {
             return Ok(named);
         }
-        let credential = self.authenticate_token(headers, view).await?;
+        let credential = self.authenticate_token(request, view).await?;
         if credential.agent == named.agent {
             Ok(credential.with_latest_expiry(certificate.not_after_ms))
         } else {
@@ -88,23 +115,40 @@ impl Auth {
 
     async fn authenticate_token(
         &self,
-        headers: &HeaderMap,
+        request: AuthRequest<'_>,
         view: &CatalogView,
     ) -> Result<Credential, AuthError> {
         match self {
             Self::None => Ok(Credential::permanent(AgentId::new(AgentId::ANONYMOUS))),
-            Self::Token(tokens) => tokens.authenticate(bearer_token(headers)?),
+            Self::Token(tokens) => tokens.authenticate(bearer_token(request.headers)?),
             Self::OAuth(oauth, tokens) => {
-                let token = bearer_token(headers)?;
+                let (scheme, token) = authorization(request.headers)?;
                 match tokens {
-                    // Tokens of the kernel have no dots, signed ones have two.
-                    Some(tokens) if !token.contains('.') => tokens.authenticate(token),
-                    Some(_) | None => oauth
-                        .verify(token, view)
-                        .await
-                        .map_err(AuthError::from_bearer_error),
+                    // Tokens of `mgp agents` have no dots, signed and sealed ones have.
+                    Some(tokens) if scheme == TokenScheme::Bearer && !token.contains('.') => {
+                        tokens.authenticate(token)
+                    }
+                    Some(_) | None => {
+                        let sent = SentToken {
+                            scheme,
+                            token,
+                            proof: proof(request.headers),
+                            method: request.method,
+                            path: request.path,
+                        };
+                        let verified = oauth.verify(sent, view).await;
+                        verified.map_err(AuthError::from_token_error)
+                    }
                 }
             }
+        }
+    }
+
+    /// The broker, if this kernel issues its tokens itself.
+    pub(super) fn broker(&self) -> Option<&Arc<Broker>> {
+        match self {
+            Self::OAuth(oauth, _) => oauth.broker(),
+            Self::None | Self::Token(_) => None,
         }
     }
 
@@ -135,8 +179,11 @@ impl Auth {
         headers: &HeaderMap,
         view: &CatalogView,
     ) -> Response<ReplyBody> {
+        let is_bad_proof = matches!(unwelcome, AuthError::Proof(_));
         let hints = match self {
-            Self::OAuth(oauth, _) => Some(oauth.challenge_params(view, host_header(headers))),
+            Self::OAuth(oauth, _) => {
+                Some(oauth.challenge(view, host_header(headers), is_bad_proof))
+            }
             Self::None | Self::Token(_) => None,
         };
         unwelcome.to_response(hints)
@@ -187,22 +234,47 @@ impl Tokens {
 
 /// The bearer token in the headers; tokens in URLs are not accepted.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
+    match authorization(headers)? {
+        (TokenScheme::Bearer, token) => Ok(token),
+        (TokenScheme::Dpop, _) => Err(AuthError::Unreadable),
+    }
+}
+
+/// The scheme and the token of the only header `Authorization`.
+fn authorization(headers: &HeaderMap) -> Result<(TokenScheme, &str), AuthError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(AuthError::NoCredentials)?;
     if values.next().is_some() {
         return Err(AuthError::Unreadable);
     }
     let value_text = value.to_str().map_err(|_| AuthError::Unreadable)?;
-    value_text
-        .split_once(' ')
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim())
-        .filter(|token| !token.is_empty())
-        .ok_or(AuthError::Unreadable)
+    let (scheme, token) = value_text.split_once(' ').ok_or(AuthError::Unreadable)?;
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => TokenScheme::Bearer,
+        "dpop" => TokenScheme::Dpop,
+        _ => return Err(AuthError::Unreadable),
+    };
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(AuthError::Unreadable);
+    }
+    Ok((scheme, token))
+}
+
+/// The only header `DPoP`.
+fn proof(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(&PROOF).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
 }
 
 impl AuthError {
-    fn from_bearer_error(error: bearer::BadBearerToken) -> Self {
+    fn from_token_error(error: TokenError) -> Self {
+        let error = match error {
+            TokenError::Token(error) => error,
+            TokenError::Unknown => return Self::Invalid("it is unknown or has ended".into()),
+            TokenError::Proof(error) => return Self::Proof(error),
+        };
         match error {
             bearer::BadBearerToken::Expired(at_ms) => Self::Expired(render_rfc3339_ms(at_ms)),
             bearer::BadBearerToken::Scope => Self::Scope,
@@ -216,7 +288,8 @@ impl AuthError {
             | bearer::BadBearerToken::BadTimes
             | bearer::BadBearerToken::NotYetValid
             | bearer::BadBearerToken::Groups
-            | bearer::BadBearerToken::Subject) => Self::Invalid(error.to_string()),
+            | bearer::BadBearerToken::Subject
+            | bearer::BadBearerToken::Binding) => Self::Invalid(error.to_string()),
         }
     }
 
@@ -229,6 +302,7 @@ impl AuthError {
             Self::Certificate(error) => error.to_string(),
             Self::Expired(at) => format!("what was shown expired at {at}; `mgp agents token <name> --rotate` makes a new token"),
             Self::Scope => "the token lacks a scope that this door wants".into(),
+            Self::Proof(error) => error.to_string(),
         }
     }
 
@@ -240,6 +314,8 @@ impl AuthError {
             Self::Invalid(error) => Some(("invalid_token", error.clone())),
             Self::Expired(at) => Some(("invalid_token", format!("it expired at {at}"))),
             Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
+            Self::Proof(BadProof::Scheme) => Some(("invalid_token", BadProof::Scheme.to_string())),
+            Self::Proof(error) => Some(("invalid_dpop_proof", error.to_string())),
         }
     }
 
@@ -252,9 +328,11 @@ impl AuthError {
         let denial = match self {
             Self::Scope => return refused,
             Self::Expired(_) => Denial::CredentialsExpired(self.advice()),
-            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Certificate(_) => {
-                Denial::NoCredentials(self.advice())
-            }
+            Self::NoCredentials
+            | Self::Unreadable
+            | Self::Invalid(_)
+            | Self::Certificate(_)
+            | Self::Proof(_) => Denial::NoCredentials(self.advice()),
         };
         let Some((id, dialect)) = caller else {
             return refused;
@@ -265,7 +343,7 @@ impl AuthError {
 
     /// The response: 401, or 403 if another token of the same caller would be accepted; `hints` describe
     /// where to get one.
-    pub(super) fn to_response(&self, hints: Option<String>) -> Response<ReplyBody> {
+    pub(super) fn to_response(&self, hints: Option<Challenge>) -> Response<ReplyBody> {
         let mut parts = Vec::new();
         if let Some((error, description)) = self.bearer_error() {
             parts.push(format!(r#"error="{error}""#));
@@ -274,14 +352,16 @@ impl AuthError {
                 to_quotable(&description)
             ));
         }
-        parts.extend(hints);
-        let challenge = format!("Bearer {}", parts.join(", "));
+        let scheme = hints.as_ref().map_or("Bearer", |hints| hints.scheme);
+        parts.extend(hints.map(|hints| hints.params));
+        let challenge = format!("{scheme} {}", parts.join(", "));
         let status = match self {
             Self::Scope => StatusCode::FORBIDDEN,
             Self::NoCredentials
             | Self::Unreadable
             | Self::Invalid(_)
             | Self::Certificate(_)
+            | Self::Proof(_)
             | Self::Expired(_) => StatusCode::UNAUTHORIZED,
         };
         let mut response = super::refusal_response(status, &self.advice());
@@ -325,9 +405,21 @@ mod tests {
         })
     }
 
+    fn request<'r>(
+        headers: &'r HeaderMap,
+        certificate: Option<&'r Certificate>,
+    ) -> AuthRequest<'r> {
+        AuthRequest {
+            headers,
+            method: "POST",
+            path: "/mcp",
+            certificate,
+        }
+    }
+
     async fn check(headers: HeaderMap) -> Result<String, AuthError> {
         let pass = auth()
-            .authenticate(&headers, None, &CatalogView::All)
+            .authenticate(request(&headers, None), &CatalogView::All)
             .await?;
         Ok(pass.agent.to_string())
     }
@@ -343,7 +435,7 @@ mod tests {
             ..Certificate::default()
         };
         auth()
-            .authenticate(&headers, Some(&certificate), &CatalogView::All)
+            .authenticate(request(&headers, Some(&certificate)), &CatalogView::All)
             .await
     }
 

@@ -280,7 +280,7 @@ fn authenticate_browser(
 }
 
 /// The value of a cookie that occurs exactly once.
-fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).iter();
     let all = all.filter_map(|value| value.to_str().ok());
     let pairs = all.flat_map(|value| value.split(';'));

@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Fetches documents and tokens. Redirects are not followed, and only the given headers are sent.
 #[derive(Debug)]
-pub(super) struct LoginHttpClient {
+pub struct LoginHttpClient {
     /// For addresses that a person configured.
     trusted: Client,
     /// For addresses that documents name.
@@ -57,7 +57,7 @@ impl From<TokenFailure> for LoginError {
 
 impl LoginHttpClient {
     /// Creates the client for a server at this address; `written` are further addresses of its entry.
-    pub(super) async fn new<'w>(
+    pub async fn new<'w>(
         outbound: &Outbound,
         server: &Url,
         written: impl Iterator<Item = &'w String>,
@@ -76,7 +76,10 @@ impl LoginHttpClient {
     }
 
     /// Fetches a document; `None` if there is none at this address.
-    pub(super) async fn fetch_document(
+    ///
+    /// # Errors
+    /// [`LoginError::NoAnswer`].
+    pub async fn fetch_document(
         &self,
         what: &'static str,
         url: &str,
@@ -144,6 +147,18 @@ impl LoginHttpClient {
                 Some(_) | None => return Err(TokenFailure::Refused(refusal)),
             }
         }
+    }
+
+    /// Exchanges a code, as a client whose tokens are not bound to a key.
+    ///
+    /// # Errors
+    /// [`LoginError`].
+    pub async fn exchange_code(
+        &self,
+        endpoint: &str,
+        request: TokenRequest,
+    ) -> Result<Bytes, LoginError> {
+        Ok(self.request_token(endpoint, request, None).await?)
     }
 
     /// Registers a client.

@@ -22,6 +22,7 @@ fn folder() -> tempfile::TempDir {
         "cluster/logs/owed",
         "cluster/index/a",
         "pins/it.json",
+        "sign-ins.json",
         "views/db",
         "kernel.lock",
         "files.witness",

@@ -42,6 +42,14 @@ pub enum Purpose {
     Promise,
     /// The cursor of an event.
     Event,
+    /// The id of a client that registered at the broker.
+    BrokerClient,
+    /// A sign-in under way, stored by the browser.
+    BrokerSignIn,
+    /// An access token of the broker.
+    BrokerAccess,
+    /// A refresh token of the broker.
+    BrokerRefresh,
 }
 
 /// The text was not sealed by this kernel for this caller and purpose. The message is the same for every cause, so
@@ -152,6 +160,10 @@ fn associated_data(purpose: Purpose, bound_to: &str) -> Vec<u8> {
         Purpose::Task => "task",
         Purpose::Promise => "promise",
         Purpose::Event => "event",
+        Purpose::BrokerClient => "broker client",
+        Purpose::BrokerSignIn => "broker sign-in",
+        Purpose::BrokerAccess => "broker access",
+        Purpose::BrokerRefresh => "broker refresh",
     };
     [purpose.as_bytes(), b"\0", bound_to.as_bytes()].concat()
 }

@@ -19,6 +19,7 @@ use crate::policy::access::{ClaimedGroups, EntryEffect};
 
 #[cfg(test)]
 pub(crate) use self::keys::MAX_KEYS;
+pub(super) use self::keys::ProofKey;
 pub use self::keys::{Algorithm, IssuerKeys};
 
 /// Longest token that is parsed, in bytes; real ones have one or two thousand.
@@ -104,6 +105,8 @@ pub struct VerifiedToken {
     pub not_after_ms: u64,
     /// The groups it gives.
     pub groups: ClaimedGroups,
+    /// The thumbprint of the key that it is bound to (RFC 9449, section 6).
+    pub bound_to: Option<String>,
 }
 
 /// Why a token is rejected. The messages repeat nothing of the token.
@@ -150,6 +153,9 @@ pub enum BadBearerToken {
     /// It lacks a scope.
     #[error("it lacks a scope")]
     Scope,
+    /// It is bound to something else than a DPoP key, which cannot be checked here (RFC 7800, section 3.1).
+    #[error("it is bound to something that is not checked here")]
+    Binding,
 }
 
 #[derive(Deserialize)]
@@ -175,6 +181,17 @@ pub fn verify(
     audiences: &[String],
     now_ms: u64,
 ) -> Result<VerifiedToken, BadBearerToken> {
+    let claims = verify_signature(token, keys, &policy.algorithms, &["jwt", "at+jwt"])?;
+    check_claims(&claims, policy, audiences, now_ms)
+}
+
+/// The claims of a token with a valid signature and one of these types; they are not checked yet.
+pub(super) fn verify_signature(
+    token: &str,
+    keys: &IssuerKeys,
+    algorithms: &[Algorithm],
+    types: &[&str],
+) -> Result<Map<String, Value>, BadBearerToken> {
     let (signed, signature) = token.rsplit_once('.').ok_or(BadBearerToken::Malformed)?;
     let (head, body) = signed.split_once('.').ok_or(BadBearerToken::Malformed)?;
     if token.len() > TOKEN_LEN_MAX || body.contains('.') {
@@ -183,11 +200,11 @@ pub fn verify(
     let header: Header = decode_part(head)?;
     let typ = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
     let typ = typ.strip_prefix("application/").unwrap_or(&typ);
-    if header.crit.is_some() || !matches!(typ, "jwt" | "at+jwt") {
+    if header.crit.is_some() || !types.contains(&typ) {
         return Err(BadBearerToken::Malformed);
     }
     let algorithm = Algorithm::parse(&header.alg)
-        .filter(|algorithm| policy.algorithms.contains(algorithm))
+        .filter(|algorithm| algorithms.contains(algorithm))
         .ok_or(BadBearerToken::Algorithm)?;
     let signature = decode_base64(signature)?;
     keys.verify(
@@ -196,22 +213,22 @@ pub fn verify(
         signed.as_bytes(),
         &signature,
     )?;
-    check_claims(&decode_claims(body)?, policy, audiences, now_ms)
+    decode_claims(body)
 }
 
-fn decode_base64(text: &str) -> Result<Vec<u8>, BadBearerToken> {
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, BadBearerToken> {
     URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| BadBearerToken::Malformed)
 }
 
-fn decode_part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
+pub(super) fn decode_part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
     serde_json::from_slice(&decode_base64(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
 /// The claims of a token, each of which must be unique (RFC 7519, section 4): however a name is escaped, parsers may
 /// differ on its value if it occurs twice.
-fn decode_claims(body: &str) -> Result<Map<String, Value>, BadBearerToken> {
+pub(super) fn decode_claims(body: &str) -> Result<Map<String, Value>, BadBearerToken> {
     let text = String::from_utf8(decode_base64(body)?).map_err(|_| BadBearerToken::Malformed)?;
     let claims = members(&text).ok_or(BadBearerToken::Malformed)?;
     let mut names: Vec<_> = claims.into_iter().map(|(name, _)| name).collect();
@@ -236,22 +253,8 @@ fn check_claims(
     if !string_list(claims.get("aud")).iter().any(meant) {
         return Err(BadBearerToken::Audience);
     }
-    let end = claims
-        .get("exp")
-        .and_then(seconds_to_ms)
-        .ok_or(BadBearerToken::BadTimes)?;
-    if end.saturating_add(LEEWAY_MS) <= now_ms {
-        return Err(BadBearerToken::Expired(end));
-    }
-    if let Some(begin) = claims.get("nbf") {
-        let begin = seconds_to_ms(begin).ok_or(BadBearerToken::BadTimes)?;
-        if begin > now_ms.saturating_add(LEEWAY_MS) {
-            return Err(BadBearerToken::NotYetValid);
-        }
-    }
-    let subject = claims.get(&policy.agent_claim).and_then(Value::as_str);
-    let agent = subject.and_then(|subject| AgentId::from_subject(subject).ok());
-    let agent = agent.ok_or(BadBearerToken::Subject)?;
+    let end = check_times(claims, now_ms)?;
+    let agent = find_agent(claims, &policy.agent_claim)?;
     let scopes: Vec<&str> = ["scope", "scp"]
         .iter()
         .flat_map(|name| string_list(claims.get(*name)))
@@ -268,12 +271,61 @@ fn check_claims(
     Ok(VerifiedToken {
         agent,
         groups,
-        not_after_ms: end.saturating_add(LEEWAY_MS),
+        not_after_ms: end,
+        bound_to: find_binding(claims)?,
     })
 }
 
+/// When a token is not accepted any more, with the leeway.
+pub(super) fn check_times(claims: &Map<String, Value>, now_ms: u64) -> Result<u64, BadBearerToken> {
+    let end = claims
+        .get("exp")
+        .and_then(seconds_to_ms)
+        .ok_or(BadBearerToken::BadTimes)?;
+    if end.saturating_add(LEEWAY_MS) <= now_ms {
+        return Err(BadBearerToken::Expired(end));
+    }
+    if let Some(begin) = claims.get("nbf") {
+        let begin = seconds_to_ms(begin).ok_or(BadBearerToken::BadTimes)?;
+        if begin > now_ms.saturating_add(LEEWAY_MS) {
+            return Err(BadBearerToken::NotYetValid);
+        }
+    }
+    Ok(end.saturating_add(LEEWAY_MS))
+}
+
+/// The agent that a claim names.
+pub(super) fn find_agent(
+    claims: &Map<String, Value>,
+    name: &str,
+) -> Result<AgentId, BadBearerToken> {
+    let subject = claims.get(name).and_then(Value::as_str);
+    let agent = subject.and_then(|subject| AgentId::from_subject(subject).ok());
+    agent.ok_or(BadBearerToken::Subject)
+}
+
+/// The key that a token is bound to. A binding that is not understood may not be ignored: whoever stole the token could
+/// use it.
+fn find_binding(claims: &Map<String, Value>) -> Result<Option<String>, BadBearerToken> {
+    match claims.get("cnf") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(members)) if members.len() == 1 => {
+            let key = members.get("jkt").and_then(Value::as_str);
+            key.map(|key| Some(key.to_owned()))
+                .ok_or(BadBearerToken::Binding)
+        }
+        Some(
+            Value::Object(_)
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_),
+        ) => Err(BadBearerToken::Binding),
+    }
+}
+
 /// One text, or a list of them.
-fn string_list(value: Option<&Value>) -> Vec<&str> {
+pub(super) fn string_list(value: Option<&Value>) -> Vec<&str> {
     match value {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),

@@ -178,6 +178,12 @@ impl EventType {
     /// An agent was removed, and its connections were ended.
     pub const AGENT_REMOVED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_removed"));
+    /// A person signed in at the identity provider and allowed a client.
+    pub const AGENT_SIGNED_IN: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_signed_in"));
+    /// What a person allowed a client has ended.
+    pub const AGENT_SIGNED_OUT: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_signed_out"));
     /// A browser signed in to the console.
     pub const CONSOLE_SIGNED_IN: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.console_signed_in"));

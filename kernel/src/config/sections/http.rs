@@ -1,5 +1,6 @@
 //! `[http]` and `[http.tls]`: the HTTP listener.
 
+pub(crate) mod broker;
 pub(crate) mod lite;
 pub(crate) mod oauth;
 pub(crate) mod telemetry;

@@ -34,6 +34,14 @@ groups = { a = "a", b = "a" } #> { a = "a", b = "b" } waits
 group_scopes = { a = "a" } #> { a = "b" } waits
 algorithms = ["RS256"] #> ["ES256"] waits
 accept_tokens = true #> false waits
+require_dpop = false #> true waits
+[oauth.broker]
+client_id = "a" #> "b" waits
+client_secret = "aaaaaaaaaaaaaaaa" #> "bbbbbbbbbbbbbbbb" waits
+scopes = ["openid"] #> ["openid", "a"] waits
+require_claims = { a = "b" } #> { a = "c" } waits
+clients = { a = "aaaaaaaaaaaaaaaa" } #> { a = "bbbbbbbbbbbbbbbb" } waits
+session_secs = 600 #> 601 waits
 [lite]
 enabled = true #> false waits
 [socket]

@@ -183,6 +183,65 @@ fn oauth_requires_an_issuer_that_alone_can_sign() {
     }
 }
 
+/// EXT-220: a broker that could not work, or keys that would say nothing, are rejected at the start.
+#[test]
+fn broker_requires_a_client_and_an_address_for_browsers() {
+    let text = |http: &str, oauth: &str, broker: &str| {
+        format!(
+            "[http]\n{http}\n[oauth]\nissuer = \"https://a.example\"\n{oauth}\n[oauth.broker]\n{broker}\n"
+        )
+    };
+    let (auth, id) = ("auth = \"oauth\"", "client_id = \"c\"");
+    let read = read_text(&text(auth, "", id));
+    assert_eq!(read.messages(), [""; 0]);
+    let broker = read.kernel.oauth.broker.clone().unwrap();
+    assert_eq!(broker.scopes, ["openid", "profile", "email"]);
+    assert!(read_text("[oauth]\n").kernel.oauth.broker.is_none());
+    let tls = "listen = \"0.0.0.0:1\"\n[http.tls]\ncert = \"/c\"\nkey = \"/k\"";
+    let open = format!("{auth}\n{tls}");
+    for (wrong, words) in [
+        (text(auth, "", ""), "names no `client_id`"),
+        (text(&open, "", id), "wants `resource` in [oauth]"),
+        (
+            text(auth, "audience = [\"a\"]", id),
+            "says nothing with [oauth.broker]",
+        ),
+        (
+            text(auth, "scopes = [\"a\"]", id),
+            "says nothing with [oauth.broker]",
+        ),
+        (
+            text(auth, "", &format!("{id}\nscopes = [\"email\"]")),
+            "wants \"openid\"",
+        ),
+        (
+            text(auth, "", &format!("{id}\nclients = {{ a = \"short\" }}")),
+            "16 characters",
+        ),
+        (
+            text(auth, "", &format!("{id}\nsession_secs = 1")),
+            "`session_secs`",
+        ),
+    ] {
+        let told = read_text(&wrong).messages();
+        assert!(
+            told.iter().any(|told| told.contains(words)),
+            "{wrong}: {told:?}"
+        );
+    }
+    let resource = "resource = \"https://gateway.example/mcp\"";
+    assert_eq!(read_text(&text(&open, resource, id)).messages(), [""; 0]);
+    let secret = text(
+        auth,
+        "",
+        &format!(
+            "{id}\nclient_secret = \"hidden-secret-value\"\nclients = {{ a = \"another-hidden-secret\" }}"
+        ),
+    );
+    let shown = format!("{:?}", read_text(&secret).kernel.oauth);
+    assert!(!shown.contains("hidden"), "{shown}");
+}
+
 /// the source of embeddings; nothing is sent in clear text over a network, and no message contains the key.
 #[test]
 fn a_provider_has_precedence_over_the_built_in_model() {

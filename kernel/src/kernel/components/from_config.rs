@@ -5,7 +5,7 @@ use super::super::options::KernelOptions;
 use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
 use super::shared::SharedComponents;
 use crate::cluster::ClusterDeps;
-use crate::config::KernelConfig;
+use crate::config::{HttpAuth, KernelConfig};
 use mgp_callers::Directory;
 use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
@@ -14,8 +14,9 @@ use mgp_calls::ConfirmationRules;
 use mgp_cluster::links::LinkTable;
 use mgp_cluster::{PeerTools, PublishedNames};
 use mgp_discovery::ConfigLookup;
-use mgp_doors::{Revocation, Stateless};
+use mgp_doors::{Broker, BrokerSettings, KeySource, Revocation, Stateless};
 use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::broker::assertions::ProviderPolicy;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::risk::ConfirmationPolicy;
 use mgp_engine::servers::health::HealthCheckConfig;
@@ -24,6 +25,7 @@ use mgp_runtime::{TaskSupervisorHandle, randomness};
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::{Connector, LoginBackend, Logins, ProcessSpawner, ResourceMonitor};
 use mgp_store::Witnesses;
+use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::registrar::RegistrationDefaults;
 use mgp_tools::search::{EmbeddingOptions, Program, SearchOptions};
@@ -124,6 +126,49 @@ fn new_sandboxes(options: &KernelOptions) -> Sandboxes {
         writable_folders: std::sync::Mutex::new(writable.cloned().collect()),
         machine: OnceCell::new(),
     }
+}
+
+/// The source of the issuer's keys.
+pub(in crate::kernel) fn issuer_keys(kernel: &KernelConfig) -> KeySource {
+    let (config, outbound) = (&kernel.oauth, kernel.network.outbound());
+    match (&config.jwks_file, &config.jwks_url) {
+        (Some(file), _) => KeySource::File(file.clone()),
+        (None, Some(url)) => KeySource::Url(Client::new(outbound), url.clone()),
+        (None, None) => KeySource::Issuer(Client::new(outbound)),
+    }
+}
+
+/// The broker, if it is configured.
+pub(super) fn new_broker(
+    options: &KernelOptions,
+    seal: &SealKey,
+    audit: &AuditHandle,
+) -> Option<Arc<Broker>> {
+    let kernel = &options.loaded.kernel;
+    if !kernel.http.enabled || kernel.http.auth != HttpAuth::OAuth {
+        return None;
+    }
+    let (oauth, broker) = (&kernel.oauth, kernel.oauth.broker.as_ref()?);
+    let policy = ProviderPolicy {
+        issuer: oauth.issuer.clone(),
+        client_id: broker.client_id.clone(),
+        algorithms: oauth.algorithms.clone(),
+        agent_claim: oauth.agent_claim.clone(),
+        required_claims: broker.require_claims.clone(),
+    };
+    let secret = &broker.client_secret.0;
+    let settings = BrokerSettings {
+        policy,
+        client_secret: Some(secret.clone()).filter(|secret| !secret.is_empty()),
+        scopes: broker.scopes.clone(),
+        clients: broker.clients.0.clone(),
+        session: broker.session,
+        require_dpop: oauth.require_dpop,
+        keys: issuer_keys(kernel),
+        file: data_folder::sign_ins_file(&options.data_dir),
+        outbound: kernel.network.outbound(),
+    };
+    Some(Broker::new(settings, seal.clone(), audit.clone()))
 }
 
 pub(super) fn new_revocation(

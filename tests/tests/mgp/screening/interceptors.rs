@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 /// A server with these interceptors, which all give this answer.
 fn interceptors(id: &str, declared: &Value, answer: &Value) -> String {
-    let methods = json!({"interceptors/list": {"interceptors": declared}, "interceptor/invoke": answer});
+    let methods =
+        json!({"interceptors/list": {"interceptors": declared}, "interceptor/invoke": answer});
     let said = methods.to_string();
     Program::fixture(&["--bare", "--methods", &said]).entry(id)
 }
@@ -32,7 +33,8 @@ async fn echo(kernel: &Kernel, server: &str, version: &str) -> Answer {
 #[tokio::test]
 async fn results_pass_the_interceptors_of_the_entry() {
     let changed = json!({"content": [{"type": "text", "text": "changed"}]});
-    let changing = json!({"type": "mutation", "phase": "response", "modified": true, "payload": changed});
+    let changing =
+        json!({"type": "mutation", "phase": "response", "modified": true, "payload": changed});
     let refusing = json!({"valid": false, "severity": "error", "messages": [{"message": "a card", "severity": "error"}]});
     let mutators = json!([
         declared("change", "mutation", "both", "enforce"),
@@ -55,7 +57,17 @@ async fn results_pass_the_interceptors_of_the_entry() {
         guarded("nowhere", &["nobody:x"]),
     ];
     let kernel = Kernel::start(&config.concat()).await;
-    let all = ["m", "v", "broken", "changed", "same", "refused", "unreadable", "missing", "nowhere"];
+    let all = [
+        "m",
+        "v",
+        "broken",
+        "changed",
+        "same",
+        "refused",
+        "unreadable",
+        "missing",
+        "nowhere",
+    ];
     kernel.connected(&all).await;
     for version in ["2024-11-05", "2025-11-25"] {
         assert_eq!(echo(&kernel, "changed", version).await.text(), "changed");
@@ -69,14 +81,20 @@ async fn results_pass_the_interceptors_of_the_entry() {
             let answer = echo(&kernel, server, version).await;
             assert!(answer.is_error(), "{}", answer.frame);
             assert!(answer.frame.contains(why), "{why}: {}", answer.frame);
-            assert!(answer.frame.contains("the call was made"), "{}", answer.frame);
+            assert!(
+                answer.frame.contains("the call was made"),
+                "{}",
+                answer.frame
+            );
             assert!(!answer.frame.contains("as it was"), "{}", answer.frame);
         }
     }
     let log = kernel.mgp(&["servers", "logs", "refused"]).await;
     let log = String::from_utf8(log.stdout).unwrap();
     assert!(log.contains("v:refuse refuses it"), "{log}");
-    let records = kernel.mgp(&["audit", "find", "--server", "changed", "--json"]).await;
+    let records = kernel
+        .mgp(&["audit", "find", "--server", "changed", "--json"])
+        .await;
     let records = String::from_utf8(records.stdout).unwrap();
     assert!(records.contains("\"intercepted\":true"), "{records}");
 }

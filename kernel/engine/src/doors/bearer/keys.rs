@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
 use ring::signature::{
     self, ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RsaParameters,
     RsaPublicKeyComponents, UnparsedPublicKey,
@@ -144,7 +145,61 @@ impl IssuerKeys {
     }
 }
 
+/// The public key in the header of a DPoP proof (RFC 9449, section 4.2).
+pub(in crate::doors) struct ProofKey {
+    key: IssuerKey,
+    /// RFC 7638, with SHA-256.
+    pub(in crate::doors) thumbprint: String,
+}
+
+/// Members of a JWK that only its owner may have (RFC 7518, section 6).
+const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+
+impl ProofKey {
+    /// Parses a JWK; `None` for an unknown type, and for a key with private members.
+    pub(in crate::doors) fn from_jwk(jwk: &serde_json::Value) -> Option<Self> {
+        let members = jwk.as_object()?;
+        if PRIVATE_MEMBERS.iter().any(|it| members.contains_key(*it)) {
+            return None;
+        }
+        let key = IssuerKey::from_jwk(serde_json::from_value(jwk.clone()).ok()?)?;
+        let thumbprint = key.thumbprint();
+        Some(Self { key, thumbprint })
+    }
+
+    pub(in crate::doors) fn verify(
+        &self,
+        algorithm: Algorithm,
+        signed: &[u8],
+        signature: &[u8],
+    ) -> bool {
+        self.key.is_valid_signature(algorithm, signed, signature)
+    }
+}
+
 impl IssuerKey {
+    /// The hash of its required members in the order of their names, from the decoded values: other spellings of a key
+    /// are the same key.
+    fn thumbprint(&self) -> String {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let point = |curve: &str, point: &[u8]| {
+            let (x, y) = point[1..].split_at(point.len() / 2);
+            let (x, y) = (text(x), text(y));
+            format!(r#"{{"crv":"{curve}","kty":"EC","x":"{x}","y":"{y}"}}"#)
+        };
+        let members = match &self.public {
+            KeyMaterial::Rsa { n, e } => {
+                format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, text(e), text(n))
+            }
+            KeyMaterial::P256(key) => point("P-256", key),
+            KeyMaterial::P384(key) => point("P-384", key),
+            KeyMaterial::Ed25519(key) => {
+                format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, text(key))
+            }
+        };
+        text(digest(&SHA256, members.as_bytes()).as_ref())
+    }
+
     fn from_jwk(jwk: Jwk) -> Option<Self> {
         if jwk
             .purpose

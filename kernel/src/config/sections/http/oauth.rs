@@ -6,7 +6,8 @@ use mgp_engine::doors::bearer::{Algorithm, GroupMapping};
 use mgp_engine::policy::access::CONFIGURED_GROUPS_MAX;
 use mgp_protocol::ids::GroupName;
 
-use crate::config::parsing::Section;
+use crate::config::parsing::{ReadSection, Section};
+use crate::config::sections::http::broker::BrokerConfig;
 use crate::config::sections::section;
 
 section! {
@@ -40,6 +41,33 @@ section! {
         ], read_with(read_algorithms);
         /// Whether the kernel's own tokens are accepted, too.
         accept_tokens: bool = true, flag("accept_tokens");
+        /// Whether access tokens must be bound to a key (RFC 9449).
+        require_dpop: bool = false, flag("require_dpop");
+        /// `[oauth.broker]`: people sign in at the issuer, and the kernel issues the tokens.
+        broker: Option<BrokerConfig> = None, read_with(read_broker);
+    }
+}
+
+fn read_broker(oauth: &mut Section<'_, '_, '_>, into: &mut Option<BrokerConfig>) {
+    let broker = oauth.subsection("broker", |section| {
+        let mut broker = BrokerConfig::default();
+        broker.read(section);
+        section.is_present().then_some(broker)
+    });
+    let Some(broker) = broker else { return };
+    *into = Some(broker);
+    if let Some(span) = oauth.span("groups") {
+        let why = " is not read with [oauth.broker]: `mgp groups add` puts its people into groups";
+        oauth.reject_key(span, "groups", why);
+    }
+    for key in ["audience", "scopes"] {
+        let span = oauth.span(key);
+        let names = oauth.texts(key).unwrap_or_default();
+        if let (Some(span), false) = (span, names.is_empty()) {
+            let why =
+                "says nothing with [oauth.broker]: its tokens are the kernel's own, for `resource`";
+            oauth.warn(span, format!("`{key}` in [oauth] {why}"));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! OAuth 2.1 at the HTTP door: tokens that an authorization server gave out, and what is none.
 
+mod broker;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -19,10 +19,11 @@ use crate::config::named_secrets::NamedSecrets;
 use crate::kernel::witnessed_files;
 
 /// Files of the data folder that must be private.
-const PRIVATE_FILES: [&str; 11] = [
+const PRIVATE_FILES: [&str; 12] = [
     "token",
     "metrics.token",
     "agents.json",
+    "sign-ins.json",
     "node.key",
     "seal.key",
     "audit.key",
