@@ -18,7 +18,9 @@ fn main() {
     let (mut held, total) = (0, all.len());
     for server in &all {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut worst = server["instructions"].as_str().map_or_else(Judgement::default, judge_instructions);
+        let mut worst = server["instructions"]
+            .as_str()
+            .map_or_else(Judgement::default, judge_instructions);
         let list = |member: &str| server[member].as_array().cloned().unwrap_or_default();
         for definition in list("tools").into_iter().chain(list("prompts")) {
             let judged = judge_definition(&definition.to_string(), &none);
@@ -33,7 +35,13 @@ fn main() {
             held += 1;
         }
         if show.is_some() {
-            println!("{} {} {} {}", text(&server["id"]), worst.score, text(&server["class"]), text(&server["note"]));
+            println!(
+                "{} {} {} {}",
+                text(&server["id"]),
+                worst.score,
+                text(&server["class"]),
+                text(&server["note"])
+            );
             for reason in worst.reasons().take(8) {
                 println!("      {reason}");
             }

@@ -22,8 +22,8 @@ use std::fmt;
 
 use mgp_json::quote;
 
-pub use self::texts::Role;
 use self::acts::{Read, Sentence};
+pub use self::texts::Role;
 use self::texts::{Text, argument_names, find_texts, sentences};
 use self::words::Words;
 use crate::results::fold;
@@ -161,7 +161,13 @@ impl Judgement {
     /// The findings as lines for people.
     pub fn reasons(&self) -> impl Iterator<Item = String> {
         self.findings.iter().map(|finding| {
-            format!("{} ({}, in {}): {}", finding.act, finding.weight, finding.place, quote(&finding.text))
+            format!(
+                "{} ({}, in {}): {}",
+                finding.act,
+                finding.weight,
+                finding.place,
+                quote(&finding.text)
+            )
         })
     }
 
@@ -194,7 +200,11 @@ impl Judgement {
 }
 
 /// The score of a sum of the model.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is clamped"
+)]
 fn as_score(total: f32) -> u32 {
     let share = total / HOLD_TOTAL * f32::from(HOLD_SCORE_U16);
     share.clamp(0.0, f32::from(SCORE_MAX)).round() as u32
@@ -222,9 +232,17 @@ pub fn judge_definition(definition: &str, surroundings: &Surroundings) -> Judgem
     let texts = find_texts(definition);
     let name = texts.iter().find(|text| text.role == Role::Name);
     let name = name.map_or("", |text| &text.text);
-    let described = texts.iter().filter(|text| text.role == Role::Description && text.place.ends_with("description"));
-    let function = described.clone().find_map(|text| sentences(&text.text).next());
-    let purpose = fold(&format!("{} . {}", names::split_words(name).join(" "), function.unwrap_or_default()));
+    let described = texts
+        .iter()
+        .filter(|text| text.role == Role::Description && text.place.ends_with("description"));
+    let function = described
+        .clone()
+        .find_map(|text| sentences(&text.text).next());
+    let purpose = fold(&format!(
+        "{} . {}",
+        names::split_words(name).join(" "),
+        function.unwrap_or_default()
+    ));
     let words: BTreeSet<String> = described
         .flat_map(|text| text.text.split(|c: char| !c.is_alphanumeric()))
         .map(str::to_lowercase)
@@ -277,7 +295,11 @@ impl Judge<'_> {
         let content = &*text.text;
         match text.role {
             Role::Name | Role::ArgumentName => self.judge_name(text, content),
-            Role::Description | Role::Argument | Role::Value | Role::Instructions | Role::Message => {
+            Role::Description
+            | Role::Argument
+            | Role::Value
+            | Role::Instructions
+            | Role::Message => {
                 self.judge_prose(text, content);
             }
         }
@@ -293,18 +315,24 @@ impl Judge<'_> {
                 (false, false) => hidden.weight,
             };
             if weight > 0 {
-                self.found.add(Act::Hidden, weight, &text.place, &hidden.text);
+                self.found
+                    .add(Act::Hidden, weight, &text.place, &hidden.text);
             }
         }
         if acts::expands_secrets(content) {
-            self.found.add(Act::TakesSecrets, HOLD_SCORE, &text.place, content);
+            self.found
+                .add(Act::TakesSecrets, HOLD_SCORE, &text.place, content);
         }
     }
 
     fn judge_name(&mut self, text: &Text<'_>, name: &str) {
         let none = BTreeSet::new();
         let is_tool = text.role == Role::Name;
-        let others = if is_tool { &self.surroundings.other_tools } else { &none };
+        let others = if is_tool {
+            &self.surroundings.other_tools
+        } else {
+            &none
+        };
         for (act, weight) in names::judge_name(name, &self.described, others) {
             // Arguments are called by no one else's name.
             if is_tool || weight > HOLD_SCORE {
@@ -312,12 +340,12 @@ impl Judge<'_> {
             }
         }
         let spaced = names::split_words(name).join(" ");
-        // One word asks for nothing.
-        if !is_tool && spaced.contains(' ') {
+        if !is_tool {
             self.judge_sentence(text, &spaced, false);
         }
         if acts::is_order(&spaced) {
-            self.found.add(Act::TakesSecrets, HOLD_SCORE, &text.place, name);
+            self.found
+                .add(Act::TakesSecrets, HOLD_SCORE, &text.place, name);
         }
     }
 
@@ -333,6 +361,10 @@ impl Judge<'_> {
     }
 
     fn judge_sentence(&mut self, text: &Text<'_>, sentence: &str, is_function: bool) {
+        // One word asks for nothing.
+        if sentence.is_ascii() && !sentence.contains(' ') {
+            return;
+        }
         let read = self.read(text.role, sentence, is_function);
         self.logits.push(read.logit);
         let weight = as_score(read.logit);
@@ -366,13 +398,21 @@ impl Judge<'_> {
 fn sentence_features(text: &str, role: Role, arguments: &BTreeSet<String>) -> Vec<u16> {
     let purpose = Words::find("");
     let folded = fold(text);
-    let sentence = Sentence { text: &folded, role, is_function: false, arguments, purpose: &purpose };
+    let sentence = Sentence {
+        text: &folded,
+        role,
+        is_function: false,
+        arguments,
+        purpose: &purpose,
+    };
     acts::read(&sentence).features
 }
 
 /// The beginning of a sentence, without unseen characters.
 fn shorten(text: &str) -> String {
-    let shown = text.chars().filter(|c| !crate::validators::is_invisible(*c));
+    let shown = text
+        .chars()
+        .filter(|c| !crate::validators::is_invisible(*c));
     let mut out: String = shown.clone().take(QUOTE_MAX).collect();
     if shown.count() > QUOTE_MAX {
         out.push('…');

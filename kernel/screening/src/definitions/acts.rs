@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Act, model};
 use super::texts::Role;
 use super::words::{Class, Words, compile};
+use super::{Act, model};
 use crate::results::find_signs;
 
 /// A sentence, with what is known about its place.
@@ -183,11 +183,47 @@ impl Sentence<'_> {
                         && after.starts_with(['`', '\'', '"', '\u{201d}', '»', '」']);
                     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
                     let is_whole = !before.ends_with(is_word) && !after.starts_with(is_word);
-                    let names = ["as ", "into ", "in ", "in the ", "to the ", "via ", "as the ", "through ", "parameter ", "argument ", "field ", "参数 ", "入 ", "に", "als ", "en ", "dans ", "в "];
-                    let follows = [" parameter", " argument", " field", " 参数", "参数", "パラメータ", "に", " 필드", " 매개변수", " parámetro", " paramètre", "-parameter", "-feld", " input"];
+                    let names = [
+                        "as ",
+                        "into ",
+                        "in ",
+                        "in the ",
+                        "to the ",
+                        "via ",
+                        "as the ",
+                        "through ",
+                        "parameter ",
+                        "argument ",
+                        "field ",
+                        "参数 ",
+                        "入 ",
+                        "に",
+                        "als ",
+                        "en ",
+                        "dans ",
+                        "в ",
+                    ];
+                    let follows = [
+                        " parameter",
+                        " argument",
+                        " field",
+                        " 参数",
+                        "参数",
+                        "パラメータ",
+                        "に",
+                        " 필드",
+                        " 매개변수",
+                        " parámetro",
+                        " paramètre",
+                        "-parameter",
+                        "-feld",
+                        " input",
+                    ];
                     is_quoted
-                        || is_whole && (names.iter().any(|word| before.ends_with(word)) && (name.contains('_') || name.len() > 4)
-                            || follows.iter().any(|word| after.starts_with(word)))
+                        || is_whole
+                            && (names.iter().any(|word| before.ends_with(word))
+                                && (name.contains('_') || name.len() > 4)
+                                || follows.iter().any(|word| after.starts_with(word)))
                 })
         })
     }
@@ -247,11 +283,22 @@ pub(super) fn read(sentence: &Sentence<'_>) -> Read {
 /// Whether a name of several words says to take something secret.
 pub(super) fn is_order(spaced: &str) -> bool {
     let words = Words::find(spaced);
-    let files = ["ssh", "id rsa", "credentials", "passwd", "keychain", "kubeconfig", "env file", "dotenv"];
+    let files = [
+        "ssh",
+        "id rsa",
+        "credentials",
+        "passwd",
+        "keychain",
+        "kubeconfig",
+        "env file",
+        "dotenv",
+    ];
     let is_secret = files.iter().any(|file| spaced.contains(file))
         || words.has(Class::Secret) && words.has(Class::Own)
         || words.has(Class::Context) && words.has(Class::Whole);
-    is_secret && spaced.split(' ').count() >= 4 && (words.has(Class::Take) || words.has(Class::Give))
+    is_secret
+        && spaced.split(' ').count() >= 4
+        && (words.has(Class::Take) || words.has(Class::Give))
 }
 
 /// Whether it has a placeholder for a secret of the environment in an address.
@@ -338,13 +385,18 @@ impl View<'_> {
             return;
         }
         if w.has(Class::SecretPath) && s.is_any_allowed(w.all(Class::SecretPath)) {
-            let verbs = [Class::Take, Class::Give].map(|class| w.all(class)).concat();
+            let verbs = [Class::Take, Class::Give]
+                .map(|class| w.all(class))
+                .concat();
             let moves = self.moves(Class::SecretPath, 90) && s.is_any_allowed(&verbs);
             let weight = match (self.states, self.is_argument) {
                 (true, _) => 0,
                 (false, true) => 50 + 50 * u32::from(moves || w.has(Class::Whole)),
                 (false, false) if moves && (self.directed || self.to_argument) => {
-                    80 + 40 * u32::from(self.to_argument || w.has(Class::Address) || w.has(Class::OtherTools))
+                    80 + 40
+                        * u32::from(
+                            self.to_argument || w.has(Class::Address) || w.has(Class::OtherTools),
+                        )
                 }
                 (false, false) => 20,
             };
@@ -354,10 +406,12 @@ impl View<'_> {
             let harvested = self.p.harvested.is_match(s.text);
             let mut weight = 0;
             if self.is_argument {
-                weight += 60 * u32::from(harvested) + 40 * u32::from(w.near(Class::Own, Class::Secret, 60));
+                weight += 60 * u32::from(harvested)
+                    + 40 * u32::from(w.near(Class::Own, Class::Secret, 60));
                 weight += 30 * u32::from(w.near(Class::Whole, Class::Secret, 30));
             } else if self.directed && self.moves(Class::Secret, 70) {
-                weight += 20 + 50 * u32::from(self.to_argument && w.near(Class::Give, Class::Secret, 70));
+                weight +=
+                    20 + 50 * u32::from(self.to_argument && w.near(Class::Give, Class::Secret, 70));
                 weight += 30 * u32::from(w.near(Class::Own, Class::Secret, 40) || harvested);
                 weight += 20 * u32::from(w.near(Class::Whole, Class::Secret, 30));
                 weight += 40 * u32::from(w.has(Class::Address) || w.has(Class::OtherTools));
@@ -372,14 +426,16 @@ impl View<'_> {
             return;
         }
         let whole = w.near(Class::Whole, Class::Context, 30)
-            || w.all(Class::Context).iter().any(|place| {
-                Words::find(&s.text[place.clone()]).has(Class::Whole)
-            });
+            || w.all(Class::Context)
+                .iter()
+                .any(|place| Words::find(&s.text[place.clone()]).has(Class::Whole));
         let moves = self.moves(Class::Context, 80);
         let weight = if self.is_argument {
             50 + 50 * u32::from(whole) + 20 * u32::from(moves)
         } else if moves && (self.directed || self.to_argument) {
-            40 + 40 * u32::from(whole) + 40 * u32::from(self.to_argument) + 30 * u32::from(w.has(Class::Address))
+            40 + 40 * u32::from(whole)
+                + 40 * u32::from(self.to_argument)
+                + 30 * u32::from(w.has(Class::Address))
         } else {
             0
         };
@@ -397,9 +453,14 @@ impl View<'_> {
         let away = w.has(Class::Address) || w.has(Class::OtherTools);
         let moves = self.moves(Class::Bulk, 60);
         let weight = if self.is_argument {
-            40 * u32::from(whole) + 30 * u32::from(several && whole) + 30 * u32::from(self.p.harvested.is_match(s.text) && whole)
+            40 * u32::from(whole)
+                + 30 * u32::from(several && whole)
+                + 30 * u32::from(self.p.harvested.is_match(s.text) && whole)
         } else if moves && (self.directed || self.to_argument) {
-            10 + 30 * u32::from(whole) + 20 * u32::from(several) + 40 * u32::from(self.to_argument && w.near(Class::Give, Class::Bulk, 120)) + 30 * u32::from(away)
+            10 + 30 * u32::from(whole)
+                + 20 * u32::from(several)
+                + 40 * u32::from(self.to_argument && w.near(Class::Give, Class::Bulk, 120))
+                + 30 * u32::from(away)
         } else {
             0
         };
@@ -438,7 +499,11 @@ impl View<'_> {
         }
         // Languages without the patterns above.
         if !text.is_ascii() && is_foreign(text) && (w.near(Class::Not, Class::Tell, 18) && user) {
-            add(if w.near(Class::User, Class::Tell, 40) { 80 } else { 50 });
+            add(if w.near(Class::User, Class::Tell, 40) {
+                80
+            } else {
+                50
+            });
         }
         found.push((Act::HidesFromUser, weight));
     }
@@ -451,7 +516,11 @@ impl View<'_> {
         let mut weight = 0;
         let mut add = |points: u32| weight = weight.max(points);
         if p.already.is_match(text) {
-            add(if w.has(Class::User) || w.has(Class::Whole) { 70 } else { 40 });
+            add(if w.has(Class::User) || w.has(Class::Whole) {
+                70
+            } else {
+                40
+            });
         }
         if p.covered.is_match(text) {
             add(90);
@@ -475,12 +544,18 @@ impl View<'_> {
         }
         let mut weight = 0;
         if w.has(Class::Danger) && s.is_any_allowed(w.all(Class::Danger)) {
-            weight = if self.directed && !self.is_argument { 90 } else { 40 };
+            weight = if self.directed && !self.is_argument {
+                90
+            } else {
+                40
+            };
         }
         if w.has(Class::Command) && s.is_any_allowed(w.all(Class::Command)) {
             let runs = w.near(Class::Run, Class::Command, 60);
             if runs && self.directed && !self.is_argument {
-                weight = weight.max(60) + 20 * u32::from(w.has(Class::Address) || self.to_argument) + 20 * u32::from(w.has(Class::Later));
+                weight = weight.max(60)
+                    + 20 * u32::from(w.has(Class::Address) || self.to_argument)
+                    + 20 * u32::from(w.has(Class::Later));
             }
         }
         found.push((Act::RunsCommands, self.weigh(Class::Command, weight)));
@@ -492,8 +567,11 @@ impl View<'_> {
             return;
         }
         let mut weight = 0;
-        let verbs = [Class::Change, Class::Give].map(|class| w.all(class)).concat();
-        if w.has(Class::Memory) && s.is_any_allowed(&verbs)
+        let verbs = [Class::Change, Class::Give]
+            .map(|class| w.all(class))
+            .concat();
+        if w.has(Class::Memory)
+            && s.is_any_allowed(&verbs)
             && (w.near(Class::Give, Class::Memory, 60) || w.near(Class::Change, Class::Memory, 60))
             && self.directed
         {
@@ -503,7 +581,10 @@ impl View<'_> {
         if self.p.untouched.is_match(s.text) {
             weight = weight.max(60);
         }
-        if w.has(Class::Later) && self.directed && (w.has(Class::OtherTools) || w.has(Class::Command) || w.has(Class::Answers)) {
+        if w.has(Class::Later)
+            && self.directed
+            && (w.has(Class::OtherTools) || w.has(Class::Command) || w.has(Class::Answers))
+        {
             weight = weight.max(40);
         }
         found.push((Act::Persists, weight));
@@ -518,12 +599,20 @@ impl View<'_> {
         let others = w.has(Class::OtherTools);
         let changes = w.has(Class::Change) && s.is_any_allowed(w.all(Class::Change));
         if others && changes && self.directed && !self.is_argument {
-            weight += 30 + 40 * u32::from(w.has(Class::Recipient)) + 20 * u32::from(w.has(Class::Whole));
+            weight +=
+                30 + 40 * u32::from(w.has(Class::Recipient)) + 20 * u32::from(w.has(Class::Whole));
         }
-        if others && (w.has(Class::SecretPath) || w.near(Class::Bulk, Class::OtherTools, 60)) && self.directed {
+        if others
+            && (w.has(Class::SecretPath) || w.near(Class::Bulk, Class::OtherTools, 60))
+            && self.directed
+        {
             weight += 30;
         }
-        if w.has(Class::Address) && !self.is_argument && self.directed && s.is_any_allowed(w.all(Class::Address)) {
+        if w.has(Class::Address)
+            && !self.is_argument
+            && self.directed
+            && s.is_any_allowed(w.all(Class::Address))
+        {
             if self.p.send.is_match(s.text) {
                 weight += 50;
             }
@@ -531,7 +620,12 @@ impl View<'_> {
                 weight += 40;
             }
         }
-        if w.near(Class::Change, Class::Recipient, 40) && changes && self.directed && !self.is_argument && self.p.strong_must.is_match(s.text) {
+        if w.near(Class::Change, Class::Recipient, 40)
+            && changes
+            && self.directed
+            && !self.is_argument
+            && self.p.strong_must.is_match(s.text)
+        {
             weight += 20;
         }
         found.push((Act::ChangesOtherCalls, weight));
@@ -571,7 +665,8 @@ impl View<'_> {
             weight += 40;
         }
         if p.prefers.is_match(s.text) {
-            weight += 20 + 40 * u32::from(w.has(Class::OtherTools)) + 40 * u32::from(w.has(Class::Worse));
+            weight +=
+                20 + 40 * u32::from(w.has(Class::OtherTools)) + 40 * u32::from(w.has(Class::Worse));
         }
         if p.routed.is_match(s.text) {
             weight += 50;
@@ -583,8 +678,19 @@ impl View<'_> {
         let (s, w, p) = (self.s, &self.w, self.p);
         let mut weight = 0;
         if w.has(Class::Authority) && self.directed && !self.states {
-            let asks = [Class::Give, Class::Take, Class::Run, Class::Consent, Class::Later, Class::Change];
-            weight += if asks.into_iter().any(|class| w.has(class)) { 30 } else { 10 };
+            let asks = [
+                Class::Give,
+                Class::Take,
+                Class::Run,
+                Class::Consent,
+                Class::Later,
+                Class::Change,
+            ];
+            weight += if asks.into_iter().any(|class| w.has(class)) {
+                30
+            } else {
+                10
+            };
         }
         if p.tag.is_match(s.text) {
             weight = weight.max(80);
@@ -598,6 +704,9 @@ impl View<'_> {
 
 /// Whether a text is in a script or language other than English: more than a few letters beyond ASCII.
 fn is_foreign(text: &str) -> bool {
-    let foreign = text.chars().filter(|c| !c.is_ascii() && c.is_alphabetic()).count();
+    let foreign = text
+        .chars()
+        .filter(|c| !c.is_ascii() && c.is_alphabetic())
+        .count();
     foreign >= 2
 }

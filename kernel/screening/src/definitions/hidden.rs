@@ -17,15 +17,20 @@ const LINES_MIN: usize = 12;
 const ENCODED_MIN: usize = 24;
 const ENCODED_MAX: usize = 32;
 
-static COMMENT: LazyLock<Regex> = LazyLock::new(|| compile(r"(?s)<!--(.*?)(?:-->|$)|\[//\]: ?# ?\((.*?)\)"));
+static COMMENT: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"(?s)<!--(.*?)(?:-->|$)|\[//\]: ?# ?\((.*?)\)"));
 static GAP: LazyLock<Regex> = LazyLock::new(|| {
     compile(&format!(
         r"[ \t\u{{a0}}\u{{2000}}-\u{{200a}}\u{{3000}}]{{{GAP_MIN},}}[^\s]|(?:\r?\n[ \t]*){{{LINES_MIN},}}[^\s]"
     ))
 });
-static ENCODED: LazyLock<Regex> = LazyLock::new(|| compile(&format!(r"[A-Za-z0-9+/_-]{{{ENCODED_MIN},}}={{0,2}}")));
-static ESCAPED: LazyLock<Regex> =
-    LazyLock::new(|| compile(r"(?:(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}|&#x?[0-9a-fA-F]{2,4};|\b0x[0-9a-fA-F]{2}\b[ ,]*|\b[01]{8}\b ?|\b[0-9]{2,3}\b[ ,]+)){8,}"));
+static ENCODED: LazyLock<Regex> =
+    LazyLock::new(|| compile(&format!(r"[A-Za-z0-9+/_-]{{{ENCODED_MIN},}}={{0,2}}")));
+static ESCAPED: LazyLock<Regex> = LazyLock::new(|| {
+    compile(
+        r"(?:(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}|&#x?[0-9a-fA-F]{2,4};|\b0x[0-9a-fA-F]{2}\b[ ,]*|\b[01]{8}\b ?|\b[0-9]{2,3}\b[ ,]+)){8,}",
+    )
+});
 
 /// A text that was hidden in another one.
 pub(super) struct Hidden {
@@ -38,11 +43,19 @@ pub(super) struct Hidden {
 
 impl Hidden {
     fn weak(text: String) -> Self {
-        Self { text, weight: 0, is_weak: true }
+        Self {
+            text,
+            weight: 0,
+            is_weak: true,
+        }
     }
 
     fn certain(text: String, weight: u32) -> Self {
-        Self { text, weight, is_weak: false }
+        Self {
+            text,
+            weight,
+            is_weak: false,
+        }
     }
 }
 
@@ -53,12 +66,18 @@ pub(super) fn find_hidden(text: &str) -> Vec<Hidden> {
         hidden.extend(find_unseen(text));
     }
     for found in COMMENT.captures_iter(text) {
-        let inner = found.get(1).or(found.get(2)).map_or("", |inner| inner.as_str());
+        let inner = found
+            .get(1)
+            .or(found.get(2))
+            .map_or("", |inner| inner.as_str());
         hidden.push(Hidden::certain(inner.trim().to_owned(), 30));
     }
     if let Some(gap) = GAP.find(text) {
         let rest = text[gap.start()..].trim_start();
-        hidden.push(Hidden::certain(rest.lines().next().unwrap_or_default().to_owned(), 20));
+        hidden.push(Hidden::certain(
+            rest.lines().next().unwrap_or_default().to_owned(),
+            20,
+        ));
     }
     hidden.extend(find_disguised(text).map(|text| Hidden::certain(text, 100)));
     let encoded = ENCODED.find_iter(text).map(|it| it.as_str());
@@ -79,9 +98,16 @@ fn find_unseen(text: &str) -> Option<Hidden> {
     let mut filter = UnseenFilter::default();
     let unseen: Vec<char> = text.chars().filter(|c| !filter.keeps(*c)).collect();
     // The mark at the start of a file, joiners of fonts and marks of direction come in ones.
-    let marks = unseen.iter().filter(|c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{feff}' | '\u{ad}' | '\u{200b}' | '\u{2060}'));
+    let marks = unseen.iter().filter(|c| {
+        matches!(
+            c,
+            '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{feff}' | '\u{ad}' | '\u{200b}' | '\u{2060}'
+        )
+    });
     let (marks, all) = (marks.count(), unseen.len());
-    let reverses = unseen.iter().any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let reverses = unseen
+        .iter()
+        .any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
     if !reverses && (all <= UNSEEN_MAX || marks == all && all * 12 < text.chars().count()) {
         return None;
     }
@@ -107,11 +133,15 @@ fn find_unseen(text: &str) -> Option<Hidden> {
 fn decode_two_signs(unseen: &[char]) -> Option<String> {
     let zero = *unseen.first()?;
     let bytes = unseen.chunks_exact(8).map(|bits| {
-        let byte = bits.iter().fold(0_u8, |byte, bit| byte << 1 | u8::from(*bit != zero));
+        let byte = bits
+            .iter()
+            .fold(0_u8, |byte, bit| byte << 1 | u8::from(*bit != zero));
         char::from(byte)
     });
     let text: String = bytes.collect();
-    text.chars().all(|c| (' '..='~').contains(&c)).then_some(text)
+    text.chars()
+        .all(|c| (' '..='~').contains(&c))
+        .then_some(text)
 }
 
 /// Text as a person could write it: printable, with words.
@@ -128,9 +158,10 @@ fn decode_hex(part: &str) -> Option<String> {
         return None;
     }
     let digit = |c: u8| char::from(c).to_digit(16);
-    let bytes = part.as_bytes().chunks_exact(2).map(|pair| {
-        u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()
-    });
+    let bytes = part
+        .as_bytes()
+        .chunks_exact(2)
+        .map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok());
     as_prose(bytes.collect::<Option<_>>()?)
 }
 
@@ -158,23 +189,46 @@ fn decode_base64(part: &str) -> Option<String> {
 
 /// Prose in another order or with other letters: backwards, rotated by 13, or with digits for letters.
 fn find_disguised(text: &str) -> Option<String> {
-    let sentences = super::texts::sentences(text).filter(|sentence| sentence.is_ascii() && sentence.len() >= ENCODED_MIN);
+    let sentences = super::texts::sentences(text)
+        .filter(|sentence| sentence.is_ascii() && sentence.len() >= ENCODED_MIN);
     let disguised = sentences.filter(|sentence| count_common(sentence) == 0);
     disguised.take(ENCODED_MAX).find_map(|sentence| {
         let backwards: String = sentence.chars().rev().collect();
         let rotated: String = sentence.chars().map(rotate).collect();
         let spelt: String = sentence.chars().map(spell).collect();
-        [backwards, rotated, spelt].into_iter().find(|plain| count_common(plain) >= 3)
+        [backwards, rotated, spelt]
+            .into_iter()
+            .find(|plain| count_common(plain) >= 3)
     })
 }
 
 /// Words that most sentences have.
 fn count_common(text: &str) -> usize {
     const COMMON: [&str; 20] = [
-        "the", "and", "to", "of", "all", "that", "not", "with", "this", "user", "send", "from", "for", "you", "your",
-        "tool", "previous", "instructions", "keys", "file",
+        "the",
+        "and",
+        "to",
+        "of",
+        "all",
+        "that",
+        "not",
+        "with",
+        "this",
+        "user",
+        "send",
+        "from",
+        "for",
+        "you",
+        "your",
+        "tool",
+        "previous",
+        "instructions",
+        "keys",
+        "file",
     ];
-    let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    let words = text
+        .split(|c: char| !c.is_alphanumeric())
+        .map(str::to_lowercase);
     words.filter(|word| COMMON.contains(&&**word)).count()
 }
 
@@ -203,7 +257,9 @@ fn decode_escapes(part: &str) -> Option<String> {
     let is_binary = part.bytes().all(|c| matches!(c, b'0' | b'1' | b' '));
     let radix = match part {
         _ if is_binary => 2,
-        _ if part.starts_with(['\\', '%']) || part.starts_with("&#x") || part.starts_with("0x") => 16,
+        _ if part.starts_with(['\\', '%']) || part.starts_with("&#x") || part.starts_with("0x") => {
+            16
+        }
         _ => 10,
     };
     let numbers = if part.starts_with('%') || part.starts_with('\\') {
@@ -211,7 +267,9 @@ fn decode_escapes(part: &str) -> Option<String> {
     } else {
         part.split(|c: char| !c.is_ascii_hexdigit()).collect()
     };
-    let bytes = numbers.into_iter().filter(|n| !n.is_empty() && (*n != "0" || radix == 2));
+    let bytes = numbers
+        .into_iter()
+        .filter(|n| !n.is_empty() && (*n != "0" || radix == 2));
     let bytes: Option<Vec<u8>> = bytes.map(|n| u8::from_str_radix(n, radix).ok()).collect();
     as_prose(bytes?)
 }

@@ -12,7 +12,7 @@ use super::texts::Role;
 use super::words::Words;
 
 /// The number of weights. Features are hashed to them.
-pub(super) const WEIGHTS: usize = 1 << 14;
+pub(super) const WEIGHTS: usize = 1 << 15;
 
 /// The bias, then one weight for each bucket, as two hexadecimal digits each.
 static TABLE: &str = include_str!("model/weights.txt");
@@ -25,7 +25,9 @@ static PARSED: LazyLock<Vec<i8>> = LazyLock::new(|| {
     let digits: Vec<u8> = TABLE.bytes().filter(u8::is_ascii_hexdigit).collect();
     let number = |pair: &[u8]| {
         let digit = |c: u8| char::from(c).to_digit(16).unwrap_or_default();
-        u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).unwrap_or_default().cast_signed()
+        u8::try_from(digit(pair[0]) * 16 + digit(pair[1]))
+            .unwrap_or_default()
+            .cast_signed()
     };
     digits.chunks_exact(2).map(number).collect()
 });
@@ -34,7 +36,10 @@ static PARSED: LazyLock<Vec<i8>> = LazyLock::new(|| {
 #[expect(clippy::cast_precision_loss, reason = "sums of a few hundred bytes")]
 pub(super) fn judge(features: &[u16]) -> f32 {
     let weight = |index: usize| PARSED.get(index).map_or(0, |weight| i32::from(*weight));
-    let sum: i32 = features.iter().map(|feature| weight(usize::from(*feature) + 1)).sum();
+    let sum: i32 = features
+        .iter()
+        .map(|feature| weight(usize::from(*feature) + 1))
+        .sum();
     (sum as f32 / norm(features.len()) + weight(0) as f32) / SCALE
 }
 
@@ -53,7 +58,10 @@ pub(super) fn total(logits: impl IntoIterator<Item = f32>) -> f32 {
 }
 
 /// Longer sentences have more features, not more of an act.
-#[expect(clippy::cast_precision_loss, reason = "a sentence has a few hundred features")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a sentence has a few hundred features"
+)]
 pub(super) fn norm(features: usize) -> f32 {
     (features as f32).max(1.0).sqrt()
 }
@@ -75,7 +83,10 @@ pub(super) fn features(sentence: &Sentence<'_>, words: &Words, found: &[Found]) 
     };
     add(&["place", place]);
     let tokens = tokens(sentence.text, sentence.arguments);
-    let edges = ["^".to_owned()].into_iter().chain(tokens.iter().cloned()).chain(["$".to_owned()]);
+    let edges = ["^".to_owned()]
+        .into_iter()
+        .chain(tokens.iter().cloned())
+        .chain(["$".to_owned()]);
     let edged: Vec<String> = edges.collect();
     for token in &tokens {
         add(&["word", token]);
@@ -120,7 +131,10 @@ fn tokens(text: &str, arguments: &BTreeSet<String>) -> Vec<String> {
             Some("<mail>")
         } else if is_quoted && arguments.contains(bare) {
             Some("<argument>")
-        } else if bare.starts_with("~/") || bare.starts_with("/") && bare.len() > 2 || bare.starts_with("./") {
+        } else if bare.starts_with("~/")
+            || bare.starts_with("/") && bare.len() > 2
+            || bare.starts_with("./")
+        {
             Some("<path>")
         } else if bare.contains('_') || is_quoted && word.starts_with('`') {
             Some("<name>")
@@ -133,7 +147,10 @@ fn tokens(text: &str, arguments: &BTreeSet<String>) -> Vec<String> {
             out.push(kind.to_owned());
             continue;
         }
-        for part in bare.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|part| !part.is_empty()) {
+        for part in bare
+            .split(|c: char| !(c.is_alphanumeric() || c == '\''))
+            .filter(|part| !part.is_empty())
+        {
             if part.chars().any(is_ideograph) {
                 let all: Vec<char> = part.chars().collect();
                 out.extend(all.windows(2).map(|pair| pair.iter().collect::<String>()));

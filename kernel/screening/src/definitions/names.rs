@@ -7,19 +7,139 @@ use super::acts::Found;
 
 /// Words of which names of tools are made: a name with one of them misspelt is taken for the other tool.
 const COMMON: &[&str] = &[
-    "account", "agent", "analyze", "append", "archive", "article", "attachment", "balance", "branch", "browser",
-    "bucket", "calendar", "cancel", "channel", "click", "clone", "cluster", "comment", "commit", "contact", "container",
-    "content", "convert", "create", "customer", "dashboard", "database", "delete", "deploy", "describe", "directory",
-    "document", "download", "draft", "email", "event", "execute", "export", "fetch", "field", "file", "files", "filter",
-    "folder", "forecast", "generate", "github", "gitlab", "google", "history", "image", "import", "index", "insert",
-    "invoice", "issue", "label", "library", "link", "list", "login", "memory", "merge", "message", "metric", "monitor",
-    "move", "navigate", "note", "notion", "order", "payment", "permission", "postgres", "process", "product", "profile",
-    "project", "prompt", "public", "pull", "push", "query", "read", "record", "release", "remove", "rename", "reply",
-    "report", "repository", "request", "resource", "result", "review", "schedule", "schema", "screenshot", "search",
-    "secret", "send", "server", "session", "sheet", "slack", "spreadsheet", "start", "status", "stripe", "summary",
-    "table", "task", "team", "template", "terminal", "thread", "ticket", "transaction", "transfer", "translate",
-    "update", "upload", "user", "users", "value", "version", "video", "wallet", "weather", "webhook", "workflow",
-    "workspace", "write",
+    "account",
+    "agent",
+    "analyze",
+    "append",
+    "archive",
+    "article",
+    "attachment",
+    "balance",
+    "branch",
+    "browser",
+    "bucket",
+    "calendar",
+    "cancel",
+    "channel",
+    "click",
+    "clone",
+    "cluster",
+    "comment",
+    "commit",
+    "contact",
+    "container",
+    "content",
+    "convert",
+    "create",
+    "customer",
+    "dashboard",
+    "database",
+    "delete",
+    "deploy",
+    "describe",
+    "directory",
+    "document",
+    "download",
+    "draft",
+    "email",
+    "event",
+    "execute",
+    "export",
+    "fetch",
+    "field",
+    "file",
+    "files",
+    "filter",
+    "folder",
+    "forecast",
+    "generate",
+    "github",
+    "gitlab",
+    "google",
+    "history",
+    "image",
+    "import",
+    "index",
+    "insert",
+    "invoice",
+    "issue",
+    "label",
+    "library",
+    "link",
+    "list",
+    "login",
+    "memory",
+    "merge",
+    "message",
+    "metric",
+    "monitor",
+    "move",
+    "navigate",
+    "note",
+    "notion",
+    "order",
+    "payment",
+    "permission",
+    "postgres",
+    "process",
+    "product",
+    "profile",
+    "project",
+    "prompt",
+    "public",
+    "pull",
+    "push",
+    "query",
+    "read",
+    "record",
+    "release",
+    "remove",
+    "rename",
+    "reply",
+    "report",
+    "repository",
+    "request",
+    "resource",
+    "result",
+    "review",
+    "schedule",
+    "schema",
+    "screenshot",
+    "search",
+    "secret",
+    "send",
+    "server",
+    "session",
+    "sheet",
+    "slack",
+    "spreadsheet",
+    "start",
+    "status",
+    "stripe",
+    "summary",
+    "table",
+    "task",
+    "team",
+    "template",
+    "terminal",
+    "thread",
+    "ticket",
+    "transaction",
+    "transfer",
+    "translate",
+    "update",
+    "upload",
+    "user",
+    "users",
+    "value",
+    "version",
+    "video",
+    "wallet",
+    "weather",
+    "webhook",
+    "workflow",
+    "workspace",
+    "write",
 ];
 
 /// Fewer letters differ by one too often.
@@ -85,15 +205,25 @@ pub(super) fn fold_twins(text: &str) -> (String, usize) {
 
 /// What the name of a tool or argument says: words that are almost others, letters that only look like Latin ones.
 /// `described` are the words of its description, `others` the names of other servers' tools.
-pub(super) fn judge_name(name: &str, described: &BTreeSet<String>, others: &BTreeSet<String>) -> Vec<Found> {
+pub(super) fn judge_name(
+    name: &str,
+    described: &BTreeSet<String>,
+    others: &BTreeSet<String>,
+) -> Vec<Found> {
     let mut found = Vec::new();
     let has_latin = name.chars().any(|c| c.is_ascii_alphabetic());
-    let is_odd = |c: char| latin_twin(c).is_some() || matches!(c, '\u{ff01}'..='\u{ff5e}' | '\u{1d400}'..='\u{1d7ff}' | '\u{2100}'..='\u{214f}');
+    let is_odd = |c: char| {
+        latin_twin(c).is_some()
+            || matches!(c, '\u{ff01}'..='\u{ff5e}' | '\u{1d400}'..='\u{1d7ff}' | '\u{2100}'..='\u{214f}')
+    };
     if has_latin && name.chars().any(is_odd) {
         found.push((Act::ShadowsName, 120));
     }
     let words = split_words(name);
-    for word in words.iter().filter(|word| word.len() >= WORD_MIN && word.is_ascii()) {
+    for word in words
+        .iter()
+        .filter(|word| word.len() >= WORD_MIN && word.is_ascii())
+    {
         if COMMON.contains(&&**word) || described.contains(word) {
             continue;
         }
@@ -118,7 +248,9 @@ fn shadows(name: &str, others: &BTreeSet<String>) -> bool {
         let theirs = split_words(other);
         let mut differ = words.iter().zip(&theirs).filter(|(a, b)| a != b);
         theirs.len() == words.len()
-            && differ.next().is_some_and(|(word, known)| is_misspelt(word, known))
+            && differ
+                .next()
+                .is_some_and(|(word, known)| is_misspelt(word, known))
             && differ.next().is_none()
     })
 }
@@ -146,10 +278,14 @@ pub(super) fn split_words(name: &str) -> Vec<String> {
 
 /// Letters that are taken for each other.
 fn look_alike(one: char, other: char, length: usize) -> bool {
-    let pairs = ["il", "ij", "gq", "uv", "nm", "ce", "oc", "lt", "nh", "vw", "ft"];
+    let pairs = [
+        "il", "ij", "gq", "uv", "nm", "ce", "oc", "lt", "nh", "vw", "ft",
+    ];
     // Short words are words with other letters, too.
     let pairs = &pairs[..if length < 6 { 3 } else { pairs.len() }];
-    pairs.iter().any(|pair| pair.contains(one) && pair.contains(other))
+    pairs
+        .iter()
+        .any(|pair| pair.contains(one) && pair.contains(other))
 }
 
 /// Whether a word is another one with one letter doubled, missing, replaced or swapped. Endings are grammar, and digits
@@ -158,8 +294,21 @@ fn is_misspelt(word: &str, known: &str) -> bool {
     if word == known || word.len() < WORD_MIN || known.len() < WORD_MIN {
         return false;
     }
-    let disguised: String = word.chars().map(|c| match c { '0' => 'o', '1' => 'l', '3' => 'e', '5' => 's', other => other }).collect();
-    if disguised == known || word.replace("rn", "m") == known || word.replace('l', "i") == known || word.replace('i', "l") == known {
+    let disguised: String = word
+        .chars()
+        .map(|c| match c {
+            '0' => 'o',
+            '1' => 'l',
+            '3' => 'e',
+            '5' => 's',
+            other => other,
+        })
+        .collect();
+    if disguised == known
+        || word.replace("rn", "m") == known
+        || word.replace('l', "i") == known
+        || word.replace('i', "l") == known
+    {
         return word.len() == known.len() || word.replace("rn", "m") == known;
     }
     if word.bytes().any(|c| c.is_ascii_digit()) {
@@ -167,7 +316,12 @@ fn is_misspelt(word: &str, known: &str) -> bool {
     }
     let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), known.chars().collect());
     let same_start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let same_end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let same_end = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
     // The first letter and the ending stand: other words begin or end otherwise.
     if same_start == 0 || same_end == 0 {
         return false;
@@ -179,7 +333,9 @@ fn is_misspelt(word: &str, known: &str) -> bool {
             let differ: Vec<usize> = (0..a.len()).filter(|at| a[*at] != b[*at]).collect();
             match differ[..] {
                 [at] => look_alike(a[at], b[at], known.len()),
-                [one, two] if known.len() > 4 => two == one + 1 && a[one] == b[two] && a[two] == b[one],
+                [one, two] if known.len() > 4 => {
+                    two == one + 1 && a[one] == b[two] && a[two] == b[one]
+                }
                 _ => false,
             }
         }

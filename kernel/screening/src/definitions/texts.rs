@@ -59,7 +59,10 @@ pub(super) fn find_texts(definition: &str) -> Vec<Text<'_>> {
                     && tokens.peek() == Some(&Token::Mark(b':'));
                 if is_key {
                     let names = names_of(&path);
-                    if matches!(names.last(), Some(&("properties" | "$defs" | "definitions"))) {
+                    if matches!(
+                        names.last(),
+                        Some(&("properties" | "$defs" | "definitions"))
+                    ) {
                         out.push(Text {
                             role: Role::ArgumentName,
                             place: render_place(&names, &text),
@@ -84,11 +87,17 @@ pub(super) fn find_texts(definition: &str) -> Vec<Text<'_>> {
 
 fn names_of<'p>(path: &'p [(u8, Cow<'_, str>)]) -> Vec<&'p str> {
     let named = path.iter().map(|(_, name)| &**name);
-    named.filter(|name| !name.is_empty()).take(DEPTH_MAX).collect()
+    named
+        .filter(|name| !name.is_empty())
+        .take(DEPTH_MAX)
+        .collect()
 }
 
 fn render_place(names: &[&str], member: &str) -> String {
-    let all = names.iter().copied().chain((!member.is_empty()).then_some(member));
+    let all = names
+        .iter()
+        .copied()
+        .chain((!member.is_empty()).then_some(member));
     let mut place = String::new();
     for name in all {
         // A name may be as long as a text.
@@ -104,7 +113,11 @@ fn render_place(names: &[&str], member: &str) -> String {
 fn role_of(names: &[&str], member: &str) -> Role {
     let is_in = |name: &str| names.contains(&name);
     if is_in("messages") {
-        return if member == "text" { Role::Message } else { Role::Value };
+        return if member == "text" {
+            Role::Message
+        } else {
+            Role::Value
+        };
     }
     match (names.is_empty() || names == ["annotations"], member) {
         (true, "name") => Role::Name,
@@ -152,9 +165,7 @@ fn sentence_end(text: &str) -> usize {
         let ends = match c {
             '\n' | '\r' | '。' | '！' | '？' | '؟' | '।' => true,
             // Also before a closing bracket or quote.
-            '.' | '!' | '?' => {
-                next.is_none_or(char::is_whitespace) && !is_abbreviated(&text[..at])
-            }
+            '.' | '!' | '?' => next.is_none_or(char::is_whitespace) && !is_abbreviated(&text[..at]),
             _ => false,
         };
         if ends || end >= SENTENCE_MAX {
@@ -165,7 +176,9 @@ fn sentence_end(text: &str) -> usize {
 }
 
 fn is_abbreviated(before: &str) -> bool {
-    let ends = ["e.g", "i.e", "eg", "z. B", "z.B", "etc", "vs", "approx", "incl", "p. ej"];
+    let ends = [
+        "e.g", "i.e", "eg", "z. B", "z.B", "etc", "vs", "approx", "incl", "p. ej",
+    ];
     ends.iter().any(|word| before.ends_with(word))
 }
 
@@ -178,7 +191,10 @@ mod tests {
         let texts = find_texts(
             r#"{"name":"a","description":"b","inputSchema":{"type":"object","properties":{"c":{"description":"d"}}},"x":["y"]}"#,
         );
-        let texts: Vec<_> = texts.iter().map(|text| (text.role, &*text.place, &*text.text)).collect();
+        let texts: Vec<_> = texts
+            .iter()
+            .map(|text| (text.role, &*text.place, &*text.text))
+            .collect();
         assert_eq!(
             texts,
             [
@@ -194,7 +210,11 @@ mod tests {
 
     #[test]
     fn paths_and_abbreviations_do_not_end_a_sentence() {
-        let all: Vec<_> = sentences("Read ~/.ssh/a.txt, e.g. now. Then stop!\n\nNext。次").collect();
-        assert_eq!(all, ["Read ~/.ssh/a.txt, e.g. now.", "Then stop!", "Next。", "次"]);
+        let all: Vec<_> =
+            sentences("Read ~/.ssh/a.txt, e.g. now. Then stop!\n\nNext。次").collect();
+        assert_eq!(
+            all,
+            ["Read ~/.ssh/a.txt, e.g. now.", "Then stop!", "Next。", "次"]
+        );
     }
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{SCALE, TABLE, WEIGHTS, norm, total};
 use crate::definitions::texts::Role;
 use crate::definitions::{
-    HOLD_SCORE, Judgement, Surroundings, as_score, judge_definition, judge_instructions, sentence_features,
+    HOLD_SCORE, Judgement, Surroundings, as_score, judge_definition, judge_instructions,
+    sentence_features,
 };
 
 /// The features of one sentence.
@@ -16,6 +17,7 @@ type Features = Vec<u16>;
 
 /// How often all sentences are gone through.
 const ROUNDS: u16 = 12;
+const AVERAGED: u16 = 6;
 const STEP: f32 = 2.0;
 const DECAY: f32 = 1.2e-3;
 /// What a poisoned sentence counts: there are far more harmless ones.
@@ -35,7 +37,11 @@ impl Model {
     }
 
     fn learn(&mut self, features: &[u16], is_poisoned: bool, step: f32) {
-        let (wanted, weight) = if is_poisoned { (1.0, POSITIVE) } else { (0.0, 1.0) };
+        let (wanted, weight) = if is_poisoned {
+            (1.0, POSITIVE)
+        } else {
+            (0.0, 1.0)
+        };
         let error = (wanted - sigmoid(self.logit(features))) * weight * step;
         let share = error / norm(features.len());
         for feature in features {
@@ -48,7 +54,8 @@ impl Model {
     /// The bias and the weights as the table has them.
     fn quantize(&self) -> Vec<i8> {
         let all = std::iter::once(&self.bias).chain(&self.weights);
-        all.map(|it| (it * SCALE).round().clamp(-127.0, 127.0) as i8).collect()
+        all.map(|it| (it * SCALE).round().clamp(-127.0, 127.0) as i8)
+            .collect()
     }
 }
 
@@ -78,17 +85,27 @@ impl Sample {
 
     fn score(&self, model: &Model) -> u32 {
         let scores = self.definitions.iter().map(|it| {
-            it.certain + as_score(total(it.features.iter().map(|features| model.logit(features))))
+            it.certain
+                + as_score(total(
+                    it.features.iter().map(|features| model.logit(features)),
+                ))
         });
         scores.max().unwrap_or(0)
     }
 }
 
 fn train(poisoned: &[Features], benign: &[&Features], bags: &[&Sample]) -> Model {
-    let mut model = Model { bias: -2.0, weights: vec![0.0; WEIGHTS] };
+    let mut model = Model {
+        bias: -2.0,
+        weights: vec![0.0; WEIGHTS],
+    };
     let mut order: Vec<(usize, bool)> = (0..poisoned.len()).map(|at| (at, true)).collect();
     order.extend((0..benign.len()).map(|at| (at, false)));
     let mut chance = 0x2545_f491_4f6c_dd1d_u64;
+    let mut sum = Model {
+        bias: 0.0,
+        weights: vec![0.0; WEIGHTS],
+    };
     for round in 0..ROUNDS {
         for at in (1..order.len()).rev() {
             chance ^= chance << 13;
@@ -99,7 +116,11 @@ fn train(poisoned: &[Features], benign: &[&Features], bags: &[&Sample]) -> Model
         let step = STEP / (1.0 + f32::from(round) * 0.5);
         let pause = (order.len() / bags.len().max(1)).max(1);
         for (count, (at, is_poisoned)) in order.iter().enumerate() {
-            let features = if *is_poisoned { &poisoned[*at] } else { benign[*at] };
+            let features = if *is_poisoned {
+                &poisoned[*at]
+            } else {
+                benign[*at]
+            };
             model.learn(features, *is_poisoned, step);
             // A bag's sentence is known only when the others were learnt.
             if round > 1 && count % pause == 0 && !bags.is_empty() {
@@ -110,8 +131,15 @@ fn train(poisoned: &[Features], benign: &[&Features], bags: &[&Sample]) -> Model
                 }
             }
         }
+        // The mean of the last rounds: one order of the sentences counts less.
+        if round >= ROUNDS - AVERAGED {
+            sum.bias += model.bias / f32::from(AVERAGED);
+            for (sum, weight) in sum.weights.iter_mut().zip(&model.weights) {
+                *sum += weight / f32::from(AVERAGED);
+            }
+        }
     }
-    model
+    sum
 }
 
 fn corpus(path: &str) -> String {
@@ -131,7 +159,10 @@ fn expand(file: &str) -> Vec<(Role, String)> {
         };
         let mut pieces: Vec<Vec<&str>> = Vec::new();
         for piece in line.split_inclusive(']') {
-            match piece.split_once('[').filter(|(_, choice)| choice.contains('|') && choice.ends_with(']')) {
+            match piece
+                .split_once('[')
+                .filter(|(_, choice)| choice.contains('|') && choice.ends_with(']'))
+            {
                 Some((before, choice)) => {
                     pieces.push(vec![before]);
                     pieces.push(choice.trim_end_matches(']').split('|').collect());
@@ -170,9 +201,15 @@ fn read_samples(file: &str) -> Vec<Sample> {
     let all: Vec<Value> = serde_json::from_str(&corpus(file)).unwrap();
     let sample = |server: &Value| {
         let instructions = server["instructions"].as_str().map(judge_instructions);
-        let lists = ["tools", "prompts"].iter().filter_map(|list| server[*list].as_array());
-        let judged = lists.flatten().map(|it| judge_definition(&it.to_string(), &Surroundings::default()));
-        Sample { definitions: instructions.into_iter().chain(judged).collect() }
+        let lists = ["tools", "prompts"]
+            .iter()
+            .filter_map(|list| server[*list].as_array());
+        let judged = lists
+            .flatten()
+            .map(|it| judge_definition(&it.to_string(), &Surroundings::default()));
+        Sample {
+            definitions: instructions.into_iter().chain(judged).collect(),
+        }
     };
     all.iter().map(sample).collect()
 }
@@ -182,7 +219,9 @@ fn read_listed(file: &str) -> Vec<Features> {
     let all: Vec<Value> = serde_json::from_str(&corpus(file)).unwrap();
     let members = ["name", "title", "description", "inputSchema", "annotations"];
     let sentences = all.into_iter().flat_map(|mut tool| {
-        tool.as_object_mut().unwrap().retain(|name, _| members.contains(&name.as_str()));
+        tool.as_object_mut()
+            .unwrap()
+            .retain(|name, _| members.contains(&name.as_str()));
         judge_definition(&tool.to_string(), &Surroundings::default()).features
     });
     sentences.collect()
@@ -215,7 +254,10 @@ impl Material {
         let good = good.flat_map(|(_, sample)| sample.sentences());
         let benign: Vec<&Features> = self.harmless.iter().chain(good).collect();
         let bad = self.bad.iter().enumerate().filter(|(at, _)| is_in(*at));
-        let bags: Vec<&Sample> = bad.map(|(_, sample)| sample).filter(|sample| !sample.is_certain()).collect();
+        let bags: Vec<&Sample> = bad
+            .map(|(_, sample)| sample)
+            .filter(|sample| !sample.is_certain())
+            .collect();
         train(&self.poisoned, &benign, &bags)
     }
 }
@@ -227,15 +269,32 @@ fn cross_validate(material: &Material) -> (Vec<u32>, Vec<u32>) {
         let model = material.train(Some(fold));
         let score = |sample: &Sample| sample.score(&model);
         let is_out = |(at, sample): (usize, _)| (at % FOLDS == fold).then_some(sample);
-        bad.extend(material.bad.iter().enumerate().filter_map(is_out).map(score));
-        good.extend(material.good.iter().enumerate().filter_map(is_out).map(score));
+        bad.extend(
+            material
+                .bad
+                .iter()
+                .enumerate()
+                .filter_map(is_out)
+                .map(score),
+        );
+        good.extend(
+            material
+                .good
+                .iter()
+                .enumerate()
+                .filter_map(is_out)
+                .map(score),
+        );
     }
     (bad, good)
 }
 
 fn render(table: &[i8]) -> String {
     let line = |line: &[i8]| {
-        let digits: String = line.iter().map(|it| format!("{:02x}", it.cast_unsigned())).collect();
+        let digits: String = line
+            .iter()
+            .map(|it| format!("{:02x}", it.cast_unsigned()))
+            .collect();
         format!("{digits}\n")
     };
     table.chunks(64).map(line).collect()
@@ -251,11 +310,24 @@ fn table_is_what_training_gives() {
         good.sort_by(|a, b| b.cmp(a));
         for held in 0..12 {
             let caught = bad.iter().filter(|score| **score > good[held]).count();
-            println!("above {}: {held} of {} held, {caught} of {} caught", good[held], good.len(), bad.len());
+            println!(
+                "above {}: {held} of {} harmless servers held, {caught} of {} caught",
+                good[held],
+                good.len(),
+                bad.len()
+            );
         }
-        let file: PathBuf = [env!("CARGO_MANIFEST_DIR"), "src/definitions/model/weights.txt"].iter().collect();
+        let file: PathBuf = [
+            env!("CARGO_MANIFEST_DIR"),
+            "src/definitions/model/weights.txt",
+        ]
+        .iter()
+        .collect();
         std::fs::write(file, table).unwrap();
         return;
     }
-    assert!(table == TABLE, "run this test with MGP_TRAIN=1, which writes the table");
+    assert!(
+        table == TABLE,
+        "run this test with MGP_TRAIN=1, which writes the table"
+    );
 }
