@@ -32,7 +32,7 @@ use crate::results::fold;
 pub const HOLD_SCORE: u32 = 100;
 const HOLD_SCORE_U16: u16 = 100;
 /// The sum of the model that counts as [`HOLD_SCORE`]: above it were 4 of 300 harmless servers that it had not seen.
-const HOLD_TOTAL: f32 = 2.4;
+const HOLD_TOTAL: f32 = 2.3;
 /// Where scores of the model end.
 const SCORE_MAX: u16 = 300;
 /// From this score on a sentence is a finding.
@@ -171,6 +171,12 @@ impl Judgement {
         })
     }
 
+    /// The kinds of acts that were found, each once, as words on the wire.
+    pub fn acts(&self) -> impl Iterator<Item = &'static str> {
+        let acts: BTreeSet<Act> = self.findings.iter().map(|finding| finding.act).collect();
+        acts.into_iter().map(Act::as_str)
+    }
+
     fn add(&mut self, act: Act, weight: u32, place: &str, text: &str) {
         self.findings.push(Finding {
             act,
@@ -213,15 +219,14 @@ fn as_score(total: f32) -> u32 {
 /// What the kernel knows besides the definition.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Names of tools of other servers.
-    other_tools: BTreeSet<String>,
+    other_tools: names::KnownNames,
 }
 
 impl Surroundings {
     /// Knows the tools of other servers; the first 20,000 count.
     pub fn new(other_tools: impl IntoIterator<Item = String>) -> Self {
         Self {
-            other_tools: other_tools.into_iter().take(OTHERS_MAX).collect(),
+            other_tools: names::KnownNames::new(other_tools.into_iter().take(OTHERS_MAX)),
         }
     }
 }
@@ -326,7 +331,7 @@ impl Judge<'_> {
     }
 
     fn judge_name(&mut self, text: &Text<'_>, name: &str) {
-        let none = BTreeSet::new();
+        let none = names::KnownNames::default();
         let is_tool = text.role == Role::Name;
         let others = if is_tool {
             &self.surroundings.other_tools
@@ -352,7 +357,7 @@ impl Judge<'_> {
     fn judge_prose(&mut self, text: &Text<'_>, content: &str) {
         let (content, mixed) = names::fold_twins(content);
         if mixed > 0 {
-            self.found.add(Act::Hidden, 60, &text.place, &content);
+            self.found.add(Act::Hidden, HOLD_SCORE, &text.place, &content);
         }
         let is_description = text.role == Role::Description && text.place.ends_with("description");
         for (at, sentence) in sentences(&content).enumerate() {
@@ -395,13 +400,13 @@ impl Judge<'_> {
 
 /// The features of a sentence of a definition with these arguments.
 #[cfg(test)]
-fn sentence_features(text: &str, role: Role, arguments: &BTreeSet<String>) -> Vec<u16> {
+fn sentence_features(text: &str, role: Role, is_function: bool, arguments: &BTreeSet<String>) -> Vec<u16> {
     let purpose = Words::find("");
     let folded = fold(text);
     let sentence = Sentence {
         text: &folded,
         role,
-        is_function: false,
+        is_function,
         arguments,
         purpose: &purpose,
     };

@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::words::compile;
 use crate::results::UnseenFilter;
+use crate::validators::is_invisible;
 
 /// From this many unseen characters on a text hides something; fewer are remains of an editor.
 const UNSEEN_MAX: usize = 3;
@@ -108,7 +109,16 @@ fn find_unseen(text: &str) -> Option<Hidden> {
     let reverses = unseen
         .iter()
         .any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
-    if !reverses && (all <= UNSEEN_MAX || marks == all && all * 12 < text.chars().count()) {
+    // Within a word of Latin letters nothing unseen has a use, but a soft hyphen.
+    let splits = text.char_indices().any(|(at, c)| {
+        c != '\u{ad}'
+            && !c.is_ascii()
+            && is_invisible(c)
+            && text[..at].ends_with(|c: char| c.is_ascii_alphabetic())
+            && text[at + c.len_utf8()..].starts_with(|c: char| c.is_ascii_alphabetic())
+    });
+    let is_rare = all <= UNSEEN_MAX || marks == all && all * 12 < text.chars().count();
+    if !reverses && !splits && is_rare {
         return None;
     }
     let shown = unseen.iter().filter_map(|c| {

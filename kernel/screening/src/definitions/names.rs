@@ -1,6 +1,6 @@
 //! Names that are almost other names, and letters that are almost others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Act;
 use super::acts::Found;
@@ -142,6 +142,11 @@ const COMMON: &[&str] = &[
     "write",
 ];
 
+/// Words of a name that are compared.
+const WORDS_MAX: usize = 8;
+/// Names that differ in the same word only, such as `get_…`.
+const CANDIDATES_MAX: usize = 5_000;
+
 /// Fewer letters differ by one too often.
 const WORD_MIN: usize = 4;
 
@@ -208,7 +213,7 @@ pub(super) fn fold_twins(text: &str) -> (String, usize) {
 pub(super) fn judge_name(
     name: &str,
     described: &BTreeSet<String>,
-    others: &BTreeSet<String>,
+    others: &KnownNames,
 ) -> Vec<Found> {
     let mut found = Vec::new();
     let has_latin = name.chars().any(|c| c.is_ascii_alphabetic());
@@ -232,26 +237,48 @@ pub(super) fn judge_name(
         let Some(_) = known.next() else { continue };
         found.push((Act::ShadowsName, 100));
     }
-    if found.is_empty() && !others.contains(name) && shadows(name, others) {
+    if found.is_empty() && others.has_almost(name) {
         found.push((Act::ShadowsName, 100));
     }
     found
 }
 
-/// Whether a name differs from another server's in one word that is misspelt, or in separators and digits alone.
-fn shadows(name: &str, others: &BTreeSet<String>) -> bool {
-    let words = split_words(name);
-    if words.len() < 2 {
-        return false;
+/// Names of other servers' tools, found by what is left of them without one word.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownNames {
+    all: BTreeSet<String>,
+    by_rest: HashMap<String, Vec<String>>,
+}
+
+impl KnownNames {
+    pub(super) fn new(names: impl Iterator<Item = String>) -> Self {
+        let mut known = Self::default();
+        for name in names {
+            for (rest, word) in without_each(&split_words(&name)) {
+                known.by_rest.entry(rest).or_default().push(word);
+            }
+            known.all.insert(name);
+        }
+        known
     }
-    others.iter().any(|other| {
-        let theirs = split_words(other);
-        let mut differ = words.iter().zip(&theirs).filter(|(a, b)| a != b);
-        theirs.len() == words.len()
-            && differ
-                .next()
-                .is_some_and(|(word, known)| is_misspelt(word, known))
-            && differ.next().is_none()
+
+    /// Whether a name differs from one of these in one word that is misspelt.
+    fn has_almost(&self, name: &str) -> bool {
+        let words = split_words(name);
+        !self.all.contains(name)
+            && words.len() > 1
+            && without_each(&words).any(|(rest, word)| {
+                let known = self.by_rest.get(&rest).into_iter().flatten();
+                known.take(CANDIDATES_MAX).any(|known| is_misspelt(&word, known))
+            })
+    }
+}
+
+/// The words without each one in turn, and that one. Names have few words; the first count.
+fn without_each(words: &[String]) -> impl Iterator<Item = (String, String)> {
+    (0..words.len().min(WORDS_MAX)).map(|at| {
+        let (before, after) = words.split_at(at);
+        (format!("{}|{}", before.join(" "), after[1..].join(" ")), words[at].clone())
     })
 }
 

@@ -21,7 +21,7 @@ const AVERAGED: u16 = 6;
 const STEP: f32 = 2.0;
 const DECAY: f32 = 1.2e-3;
 /// What a poisoned sentence counts: there are far more harmless ones.
-const POSITIVE: f32 = 10.0;
+const POSITIVE: f32 = 5.0;
 /// The tuning half is dealt to so many folds, by server.
 const FOLDS: usize = 5;
 
@@ -185,14 +185,19 @@ fn expand(file: &str) -> Vec<(Role, String)> {
 
 /// A poisoned sentence's names in backticks are arguments of its tool, as they are in definitions.
 fn read_written(file: &str) -> Vec<Features> {
-    let all = expand(file).into_iter().map(|(role, text)| {
+    let all = expand(file).into_iter().flat_map(|(role, text)| {
         let quoted = text.split('`').skip(1).step_by(2);
         let names = quoted.filter(|name| !name.contains([' ', '(', '.', '/']));
         let arguments: BTreeSet<String> = match file.contains("benign") {
             true => BTreeSet::new(),
             false => names.map(str::to_lowercase).collect(),
         };
-        sentence_features(&text, role, &arguments)
+        // A description may begin with it as well.
+        let first = (role == Role::Description).then_some(true);
+        let places = std::iter::once(false).chain(first);
+        places
+            .map(|is_function| sentence_features(&text, role, is_function, &arguments))
+            .collect::<Vec<_>>()
     });
     all.collect()
 }
