@@ -91,6 +91,8 @@ struct ServerPins {
     rules: Option<PinRules>,
     /// The current definitions of the changed tools.
     changed: BTreeMap<String, Definition>,
+    /// All definitions that were compared last, shared with the catalog; none before the first list.
+    listed: Option<Vec<Definition>>,
     /// The pending entry.
     open_entry: Option<OpenPinEntry>,
 }
@@ -156,6 +158,7 @@ impl PinsHandle {
         let tools = &*tools;
         let server_pins = self.0.server_pins(server);
         let mut server_pins = lock(&server_pins);
+        server_pins.listed = Some(tools.to_vec());
         let mode = rules.mode;
         server_pins.rules = Some(rules.clone());
         server_pins.changed.clear();
@@ -421,7 +424,9 @@ impl SharedPins {
 
     /// Publishes what the server's tools are called. Its pins must be locked.
     fn set_tool_names(&self, server: &ServerId, tools: &[Definition], blocked: &BTreeSet<String>) {
-        let tools = tools.iter().filter(|tool| tool.kind == DefinitionKind::Tool);
+        let tools = tools
+            .iter()
+            .filter(|tool| tool.kind == DefinitionKind::Tool);
         let names = tools.map(|tool| tool.own_name.to_string());
         let names: BTreeSet<String> = names.filter(|name| !blocked.contains(name)).collect();
         let known = self.tool_names.load();
@@ -601,7 +606,13 @@ fn render_change(change: &ToolChange, old: Option<&str>) -> Vec<String> {
     };
     if change.judged.is_held() {
         lines.push(format!("  scan: {}", change.judged.score));
-        lines.extend(change.judged.reasons().take(REASONS_MAX).map(|it| format!("  {it}")));
+        lines.extend(
+            change
+                .judged
+                .reasons()
+                .take(REASONS_MAX)
+                .map(|it| format!("  {it}")),
+        );
     }
     lines
 }

@@ -357,7 +357,8 @@ impl Judge<'_> {
     fn judge_prose(&mut self, text: &Text<'_>, content: &str) {
         let (content, mixed) = names::fold_twins(content);
         if mixed > 0 {
-            self.found.add(Act::Hidden, HOLD_SCORE, &text.place, &content);
+            self.found
+                .add(Act::Hidden, HOLD_SCORE, &text.place, &content);
         }
         let is_description = text.role == Role::Description && text.place.ends_with("description");
         for (at, sentence) in sentences(&content).enumerate() {
@@ -400,7 +401,12 @@ impl Judge<'_> {
 
 /// The features of a sentence of a definition with these arguments.
 #[cfg(test)]
-fn sentence_features(text: &str, role: Role, is_function: bool, arguments: &BTreeSet<String>) -> Vec<u16> {
+fn sentence_features(
+    text: &str,
+    role: Role,
+    is_function: bool,
+    arguments: &BTreeSet<String>,
+) -> Vec<u16> {
     let purpose = Words::find("");
     let folded = fold(text);
     let sentence = Sentence {

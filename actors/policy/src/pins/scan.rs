@@ -7,9 +7,7 @@ use std::sync::Arc;
 use mgp_engine::policy::pins::{Definition, DefinitionKind};
 use mgp_json::{member, unquote};
 use mgp_protocol::ids::ServerId;
-use mgp_screening::definitions::{
-    Judgement, Surroundings, judge_definition, judge_instructions,
-};
+use mgp_screening::definitions::{Judgement, Surroundings, judge_definition, judge_instructions};
 
 /// Names of tools by server, as they are listed.
 pub(super) type ToolNames = HashMap<ServerId, Arc<BTreeSet<String>>>;
@@ -36,7 +34,10 @@ impl<'a> Scan<'a> {
         match definition.kind {
             DefinitionKind::Tool | DefinitionKind::Prompt => {
                 let surroundings = self.surroundings.get_or_init(|| {
-                    let others = self.names.iter().filter(|(server, _)| *server != self.server);
+                    let others = self
+                        .names
+                        .iter()
+                        .filter(|(server, _)| *server != self.server);
                     Surroundings::new(others.flat_map(|(_, names)| names.iter().cloned()))
                 });
                 judge_definition(&definition.text, surroundings)

@@ -489,7 +489,13 @@ impl Pins {
         pin: Pin,
         mode: PinMode,
     ) -> PinCheck {
-        self.check_definition(server, (tool, DefinitionKind::Tool), pin, mode, Sight::Clear)
+        self.check_definition(
+            server,
+            (tool, DefinitionKind::Tool),
+            pin,
+            mode,
+            Sight::Clear,
+        )
     }
 
     /// Whether somebody approved this definition, or it was the first before there was a scan.

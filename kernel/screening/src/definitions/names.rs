@@ -269,7 +269,9 @@ impl KnownNames {
             && words.len() > 1
             && without_each(&words).any(|(rest, word)| {
                 let known = self.by_rest.get(&rest).into_iter().flatten();
-                known.take(CANDIDATES_MAX).any(|known| is_misspelt(&word, known))
+                known
+                    .take(CANDIDATES_MAX)
+                    .any(|known| is_misspelt(&word, known))
             })
     }
 }
@@ -278,7 +280,10 @@ impl KnownNames {
 fn without_each(words: &[String]) -> impl Iterator<Item = (String, String)> {
     (0..words.len().min(WORDS_MAX)).map(|at| {
         let (before, after) = words.split_at(at);
-        (format!("{}|{}", before.join(" "), after[1..].join(" ")), words[at].clone())
+        (
+            format!("{}|{}", before.join(" "), after[1..].join(" ")),
+            words[at].clone(),
+        )
     })
 }
 

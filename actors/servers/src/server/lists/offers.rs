@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mgp_engine::servers::supervision::SupervisionInput;
 use mgp_engine::policy::pins::{INSTRUCTIONS_NAME, prompt_name};
+use mgp_engine::servers::supervision::SupervisionInput;
 use mgp_json::set_members;
 use tokio::sync::oneshot;
 
@@ -79,7 +79,8 @@ impl ServerActor {
     pub(super) fn publish_offer(&self, state: &ServerState) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
         let visible = state.offer.clone().without_tools(&blocked);
-        let is_hidden = |prompt: &str| !blocked.is_empty() && blocked.contains(&prompt_name(prompt));
+        let is_hidden =
+            |prompt: &str| !blocked.is_empty() && blocked.contains(&prompt_name(prompt));
         let (visible, _) = visible.without_prompts(is_hidden).with_overrides();
         let (reply, seen) = Reply::new();
         if let Some(peer) = state.last_peer.as_deref() {

@@ -231,7 +231,12 @@ impl ServerOffer {
     /// The offer without these prompts, by their own names.
     #[must_use]
     pub fn without_prompts(mut self, is_hidden: impl Fn(&str) -> bool) -> Self {
-        if self.prompts.items.iter().any(|prompt| is_hidden(&prompt.own_name)) {
+        if self
+            .prompts
+            .items
+            .iter()
+            .any(|prompt| is_hidden(&prompt.own_name))
+        {
             let prompts = self.prompts.items.iter();
             let visible = prompts.filter(|prompt| !is_hidden(&prompt.own_name));
             self.prompts.items = visible.cloned().collect();
