@@ -20,6 +20,7 @@ const SHOWN: [&str; 44] = [
     "servers logs h",
     "servers outdated",
     "servers pins h",
+    "servers scan h",
     "tools list",
     "tools list --server h",
     "tools confirm h",
