@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{
-    PACKAGE, Release, SUMS, VERSION, create_folder, digest, image, is_installed, output_of, read,
-    run, write,
+    PACKAGE, Release, SUMS, VERSION, create_folder, digest, image, output_of, read, run, write,
 };
 
 /// How long a kernel may take to start, and to end.

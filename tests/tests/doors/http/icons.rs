@@ -90,7 +90,7 @@ async fn icons_have_the_address_of_the_kernel() {
     let stranger = icon(&mut agent, "inline__test_dynamic_tool").await;
     assert_eq!(
         stranger.as_deref(),
-        Some(&*path),
+        Some(&*other),
         "another server's address"
     );
 
