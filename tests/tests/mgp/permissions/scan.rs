@@ -106,12 +106,11 @@ async fn suspicious_instructions_and_prompts_are_left_out() {
     let kernel = Kernel::start(&entry("it", "", &[&instructions, "--said", ORDER])).await;
     kernel.connected(&["it"]).await;
     let instructions = async || {
-        let mut one = Client::over_http(kernel.url(), "2025-11-25", "{}").await;
+        let mut one = agent(&kernel).await;
         let prompts = names(&mut one, "prompts/list", "prompts").await;
-        (
-            one.initialized().to_string().contains("credentials"),
-            prompts,
-        )
+        let mut opened = kernel.http_agent(Some("it"));
+        let opened = opened.initialize("2025-11-25", "{}").await.result();
+        (opened.to_string().contains("credentials"), prompts)
     };
     let (has_text, before) = instructions().await;
     assert!(!has_text);
