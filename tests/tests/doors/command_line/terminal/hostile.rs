@@ -14,7 +14,7 @@ const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u
 const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 44] = [
+const SHOWN: [&str; 45] = [
     "servers list",
     "servers show h",
     "servers logs h",
