@@ -11,6 +11,7 @@ pub mod code_safety;
     reason = "values and expressions of any other kind are all alike there: a fault, or nothing to explain"
 )]
 pub mod conditions;
+pub mod definitions;
 pub mod masks;
 pub mod results;
 pub mod scopes;

@@ -19,9 +19,11 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexBuilder};
 
 pub use self::findings::{FindingKind, Findings};
+pub(crate) use self::instructions::{find_signs, fold};
 pub use self::json::{Flagging, GuardedJson, Place};
 pub use self::personal::PersonalKind;
 pub use self::stream::TextStream;
+pub(crate) use self::unseen::UnseenFilter;
 
 /// Bytes that a compiled pattern of the operator may take.
 const PATTERN_BYTES_MAX: usize = 256 << 10;

@@ -76,7 +76,7 @@ pub(super) static SIGN_SET: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 /// The kinds of signs in a text, each once.
-pub(super) fn find_signs(text: &str) -> Vec<&'static str> {
+pub(crate) fn find_signs(text: &str) -> Vec<&'static str> {
     if text.len() < TEXT_MIN {
         return Vec::new();
     }
@@ -87,7 +87,7 @@ pub(super) fn find_signs(text: &str) -> Vec<&'static str> {
 }
 
 /// In lower case, without unseen characters and other forms of letters, with one space between words. Lines stay.
-fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut add = |c: char| {
         let last = out.chars().next_back();

@@ -4,13 +4,13 @@ use crate::validators::is_invisible;
 
 /// Strips a text piece by piece: what is kept depends on the character before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct UnseenFilter {
+pub(crate) struct UnseenFilter {
     last: Option<char>,
 }
 
 impl UnseenFilter {
     /// Whether this character, which follows the earlier ones, is kept.
-    pub(super) fn keeps(&mut self, c: char) -> bool {
+    pub(crate) fn keeps(&mut self, c: char) -> bool {
         if !c.is_ascii() && is_invisible(c) && !self.is_needed(c) {
             return false;
         }
