@@ -271,6 +271,7 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/servers/pins/list" => operator(operate!(list_pins)),
         "mgp/servers/pins/show" => operator(operate!(show_pin)),
         "mgp/servers/pins/confirm" => operator(operate!(confirm_effects)),
+        "mgp/servers/pins/scan" => operator(operate!(scan_definitions)),
         "mgp/audit/replay" => operator(operate!(replay)),
         "mgp/audit/find" => operator(operate!(find_records)),
         "mgp/audit/verify" => operator(operate!(verify_log)),

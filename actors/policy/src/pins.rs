@@ -7,6 +7,7 @@
 mod last_lists;
 mod listing;
 mod pin_file;
+mod scan;
 
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::{EventSink, TaskSupervisorHandle, randomness, task};
@@ -26,13 +27,20 @@ use mgp_protocol::mcpl::feature_sets::tool_feature_set;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
+use mgp_screening::definitions::Judgement;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
 pub use self::last_lists::LastLists;
 use self::pin_file::PinFile;
+use self::scan::{Scan, ToolNames};
 use crate::approvals::{ApprovalsHandle, Decider, OperatorAnswer, PendingEntryGuard};
 use mgp_store::audit::{self, AuditHandle};
+
+/// Most characters of a definition at first sight that are shown; `mgp servers scan` has all.
+const SHOWN_MAX: usize = 2_000;
+/// Most findings of a definition that are shown.
+const REASONS_MAX: usize = 5;
 
 /// A shared handle to the pins.
 #[derive(Debug, Clone)]
@@ -48,6 +56,8 @@ struct SharedPins {
     earlier_sets: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
     /// What persons confirmed of tools; read by each call through a finding tool.
     effects: Snapshot<HashMap<ServerId, Arc<Effects>>>,
+    /// What servers' tools are called, without blocked ones: names of others that are almost the same are held.
+    tool_names: Snapshot<ToolNames>,
     /// Servers whose tools are not pinned.
     unpinned: Snapshot<BTreeSet<ServerId>>,
     approvals: ApprovalsHandle,
@@ -81,6 +91,8 @@ struct ServerPins {
     rules: Option<PinRules>,
     /// The current definitions of the changed tools.
     changed: BTreeMap<String, Definition>,
+    /// All definitions that were compared last, shared with the catalog; none before the first list.
+    listed: Option<Vec<Definition>>,
     /// The pending entry.
     open_entry: Option<OpenPinEntry>,
 }
@@ -99,6 +111,10 @@ struct ToolChange {
     changed: Vec<DefinitionPart>,
     is_new: bool,
     is_blocked: bool,
+    /// No definition of it was ever approved.
+    is_first: bool,
+    /// What the scan found.
+    judged: Judgement,
 }
 
 impl PinsHandle {
@@ -119,6 +135,7 @@ impl PinsHandle {
             block_changes: AtomicU64::default(),
             earlier_sets: Snapshot::new(HashMap::new()),
             effects: Snapshot::new(HashMap::new()),
+            tool_names: Snapshot::new(ToolNames::new()),
             unpinned: Snapshot::new(BTreeSet::new()),
             approvals,
             audit,
@@ -141,6 +158,7 @@ impl PinsHandle {
         let tools = &*tools;
         let server_pins = self.0.server_pins(server);
         let mut server_pins = lock(&server_pins);
+        server_pins.listed = Some(tools.to_vec());
         let mode = rules.mode;
         server_pins.rules = Some(rules.clone());
         server_pins.changed.clear();
@@ -156,12 +174,15 @@ impl PinsHandle {
             server_pins.pin_file = Some(PinFile::read(&self.0.folder, server)?);
         }
         let pin_file = server_pins.pin_file.as_mut().expect("it was read");
-        let (changes, mut names) = pin_file.compare(server, tools, rules);
+        let known_names = self.0.tool_names.load();
+        let scan = Scan::new(server, &known_names);
+        let (changes, mut names) = pin_file.compare(server, tools, rules, &scan);
         if let Err(error) = pin_file.save(tools, rules) {
             tracing::error!(%server, %error, "cannot write the pins; changes while the kernel is down are not detected");
         }
         let blocked = changes.iter().filter(|change| change.is_blocked);
         names.extend(blocked.map(|change| change.tool.own_name.to_string()));
+        self.0.set_tool_names(server, tools, &names);
         self.0.block(server, names);
         self.0
             .set_earlier(server, earlier_sets(&changes, || pin_file.texts()));
@@ -227,6 +248,7 @@ impl PinsHandle {
         self.0.set_earlier(server, EarlierSets::new());
         self.0.set_effects(server, Effects::new());
         self.0.set_unpinned(server, false);
+        self.0.set_tool_names(server, &[], &BTreeSet::new());
         LastLists::remove(&self.0.folder, server)?;
         PinFile::remove(&self.0.folder, server)
     }
@@ -400,6 +422,31 @@ impl SharedPins {
         });
     }
 
+    /// Publishes what the server's tools are called. Its pins must be locked.
+    fn set_tool_names(&self, server: &ServerId, tools: &[Definition], blocked: &BTreeSet<String>) {
+        let tools = tools
+            .iter()
+            .filter(|tool| tool.kind == DefinitionKind::Tool);
+        let names = tools.map(|tool| tool.own_name.to_string());
+        let names: BTreeSet<String> = names.filter(|name| !blocked.contains(name)).collect();
+        let known = self.tool_names.load();
+        if known
+            .get(server)
+            .map_or(names.is_empty(), |known| **known == names)
+        {
+            return;
+        }
+        self.tool_names.update(|known| {
+            let mut known = known.clone();
+            if names.is_empty() {
+                known.remove(server)
+            } else {
+                known.insert(server.clone(), Arc::new(names))
+            };
+            known
+        });
+    }
+
     fn set_unpinned(&self, server: &ServerId, is_unpinned: bool) {
         if self.unpinned.load().contains(server) == is_unpinned {
             return;
@@ -421,8 +468,15 @@ impl SharedPins {
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
         tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a definition changed");
         let mut details = json!({"changed": parts, "blocked": change.is_blocked});
-        if change.tool.kind != DefinitionKind::Tool {
-            details["kind"] = "skill".into();
+        match change.tool.kind {
+            DefinitionKind::Tool => {}
+            DefinitionKind::Skill | DefinitionKind::NestedSkill => details["kind"] = "skill".into(),
+            DefinitionKind::Prompt => details["kind"] = "prompt".into(),
+            DefinitionKind::Instructions => details["kind"] = "instructions".into(),
+        }
+        if change.judged.is_held() {
+            details["score"] = change.judged.score.into();
+            details["acts"] = change.judged.acts().collect();
         }
         let result = if change.is_blocked {
             Outcome::Blocked
@@ -495,7 +549,7 @@ impl SharedPins {
         let differences = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
-            change.tool.render_diff(old, &change.changed)
+            render_change(change, old)
         });
         let details = std::iter::once(meanwhile.to_owned()).chain(differences);
         let entry = PendingEntry {
@@ -541,12 +595,37 @@ impl SharedPins {
     }
 }
 
+/// What changed, and what the scan found. Of a definition that was never approved the text is shown.
+fn render_change(change: &ToolChange, old: Option<&str>) -> Vec<String> {
+    let mut lines = match change.is_first && change.tool.kind != DefinitionKind::NestedSkill {
+        true => {
+            let shown: String = change.tool.text.chars().take(SHOWN_MAX).collect();
+            vec![format!("{}: {shown}", change.tool.own_name)]
+        }
+        false => change.tool.render_diff(old, &change.changed),
+    };
+    if change.judged.is_held() {
+        lines.push(format!("  scan: {}", change.judged.score));
+        lines.extend(
+            change
+                .judged
+                .reasons()
+                .take(REASONS_MAX)
+                .map(|it| format!("  {it}")),
+        );
+    }
+    lines
+}
+
 /// What waits for the operator, in one sentence.
 fn describe_changes(server: &ServerId, open: &[&ToolChange]) -> String {
     let names: Vec<&str> = open.iter().map(|change| &*change.tool.own_name).collect();
     let names = names.join(", ");
     let is_new = |change: &&ToolChange| change.tool.kind == DefinitionKind::NestedSkill;
     match open {
+        _ if open.iter().all(|change| change.is_first && !is_new(change)) => {
+            format!("server {server} offers what reads like orders beyond its own calls: {names}")
+        }
         _ if open.iter().any(is_new) => {
             format!("server {server} has changed or nested skills that were not approved: {names}")
         }

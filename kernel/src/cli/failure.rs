@@ -40,6 +40,9 @@ pub(super) enum Failure {
     /// `mgp doctor` found problems, which have been printed.
     #[error("some checks failed; the command after an arrow fixes the problem before it")]
     ChecksFailed,
+    /// `mgp servers scan` found something over the threshold, which has been printed.
+    #[error("something reads like orders beyond its own calls; read it before agents use it")]
+    ScanFound,
     /// `mgp check` found something that is not ready, which has been printed.
     #[error("{0}")]
     NotReady(Readiness),
@@ -181,7 +184,7 @@ impl Failure {
             | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
-            Self::ToolError | Self::AuditLogDamaged | Self::ChecksFailed => 4,
+            Self::ToolError | Self::AuditLogDamaged | Self::ChecksFailed | Self::ScanFound => 4,
             Self::NotReady(readiness) => readiness.exit_code(),
             Self::Interrupted => 130,
         }

@@ -138,6 +138,7 @@ async fn an_agents_token_opens_no_page_of_the_operator() {
         "mgp/audit/verify",
         "mgp/servers/pins/list",
         "mgp/servers/pins/show",
+        "mgp/servers/pins/scan",
     ] {
         let answer = scene::asked(&alice, method, json!({})).await;
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod pins;
+mod scan;
 
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::speaks_mgp;

@@ -6,10 +6,12 @@ use mgp_engine::policy::pins::{Definition, Effect, PinMode, PinnedTool};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, TraceId};
 use mgp_runtime::task;
+use mgp_screening::definitions::Judgement;
 use mgp_store::audit;
 use serde_json::json;
 
 use super::pin_file::PinFile;
+use super::scan::Scan;
 use super::{PinsHandle, ServerPins, SharedPins, lock};
 
 /// A page of the pins of a server.
@@ -126,6 +128,41 @@ impl PinsHandle {
             })
         });
         reading.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+}
+
+/// A definition with what the scan finds in it.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// The definition as the server sent it.
+    pub definition: Definition,
+    /// What was found.
+    pub judged: Judgement,
+    /// Agents do not get it now.
+    pub is_blocked: bool,
+}
+
+impl PinsHandle {
+    /// Judges all that the server listed last, also what is approved; `None` before its first list.
+    ///
+    /// # Errors
+    /// The thread broke.
+    pub async fn scan(&self, server: &ServerId) -> Result<Option<Vec<Scanned>>, String> {
+        let (shared, server) = (self.0.clone(), server.clone());
+        let scanning = task::run_blocking("pins.scan", move || {
+            let server_pins = shared.server_pins(&server);
+            // Not judged under the lock: it takes time, and lists wait for it.
+            let listed = lock(&server_pins).listed.clone()?;
+            let (blocked, names) = (shared.blocked(&server), shared.tool_names.load());
+            let scan = Scan::new(&server, &names);
+            let judged = listed.into_iter().map(|definition| Scanned {
+                judged: scan.judge(&definition),
+                is_blocked: blocked.contains(&*definition.own_name),
+                definition,
+            });
+            Some(judged.collect())
+        });
+        scanning.await.map_err(|why| why.to_string())
     }
 }
 

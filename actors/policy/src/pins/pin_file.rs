@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_engine::policy::pins::{
-    Definition, Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins,
+    Definition, DefinitionKind, Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins, Sight,
 };
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
 use super::ToolChange;
+use super::scan::Scan;
+use mgp_screening::definitions::Judgement;
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
@@ -113,15 +115,26 @@ impl PinFile {
         server: &ServerId,
         tools: &[Definition],
         rules: &PinRules,
+        scan: &Scan<'_>,
     ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
-        self.listed = Some(tools.iter().map(|tool| (&*tool.own_name).into()).collect());
+        let listed = tools.iter().filter(|tool| !is_text(tool.kind));
+        self.listed = Some(listed.map(|tool| (&*tool.own_name).into()).collect());
         for tool in tools {
             let Some(pin) = tool.pin(&rules.ignored) else {
                 continue;
             };
             let named = (&*tool.own_name, tool.kind);
-            match self.pins.check_definition(server, named, pin, rules.mode) {
+            let judged = match self.pins.is_approved(server, &tool.own_name, &pin) {
+                true => Judgement::default(),
+                false => scan.judge(tool),
+            };
+            let sight = match judged.is_held() {
+                true => Sight::Held,
+                false => Sight::Clear,
+            };
+            let mode = rules.mode;
+            match self.pins.check_definition(server, named, pin, mode, sight) {
                 PinCheck::Disabled | PinCheck::New | PinCheck::Unchanged => {}
                 PinCheck::TooMany { blocked } => {
                     if blocked {
@@ -138,6 +151,8 @@ impl PinFile {
                     changed,
                     is_new,
                     is_blocked: blocked,
+                    is_first: self.pins.is_unapproved(server, &tool.own_name),
+                    judged,
                 }),
             }
         }
@@ -238,6 +253,11 @@ impl PinFile {
         self.stored_list = page.listed;
         Ok(())
     }
+}
+
+/// Whether it is no tool and no skill, so that it stands in no list before the first connection.
+fn is_text(kind: DefinitionKind) -> bool {
+    matches!(kind, DefinitionKind::Prompt | DefinitionKind::Instructions)
 }
 
 fn file_path(folder: &Path, server: &ServerId) -> PathBuf {

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::policy::pins::PinRules;
+use mgp_engine::policy::pins::{
+    Definition, DefinitionKind, INSTRUCTIONS_NAME, PinRules, prompt_name,
+};
 use mgp_engine::tools::catalog::freshness::Freshness;
 use mgp_engine::tools::catalog::{ListKind, ServerOffer};
-use mgp_json::member;
+use mgp_json::{member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -78,6 +80,32 @@ pub(super) struct PinCheck {
     pub(super) rules: PinRules,
 }
 
+impl PinCheck {
+    /// Compares what models read of an offer with its pins. Blocks.
+    ///
+    /// # Errors
+    /// The server's file cannot be used.
+    fn compare(&self, offer: &ServerOffer, instructions: Option<&str>) -> Result<(), String> {
+        let tools = offer.tools().iter().map(|tool| Definition::from(&**tool));
+        let prompts = offer.prompts().iter().map(|prompt| Definition {
+            own_name: prompt_name(&prompt.own_name).into(),
+            text: prompt.raw.clone(),
+            kind: DefinitionKind::Prompt,
+        });
+        let instructions = instructions.map(|text| Definition {
+            own_name: INSTRUCTIONS_NAME.into(),
+            text: format!(r#"{{"instructions":{}}}"#, quote(text)).into(),
+            kind: DefinitionKind::Instructions,
+        });
+        let all = tools.chain(prompts).chain(instructions);
+        self.pins.compare(offer.server(), all, &self.rules)
+    }
+}
+
+fn read_instructions(link: &Link) -> Option<Box<str>> {
+    link.peer()?.instructions.clone()
+}
+
 /// One list with all its pages.
 #[derive(Debug)]
 struct FetchedList {
@@ -120,7 +148,7 @@ impl RawLists {
         if wanted.is_empty() {
             let tools = FetchedList::fetch_undeclared_tools(link).await;
             return Self(tools.into_iter().collect())
-                .compile(before, watch)
+                .compile(before, watch, read_instructions(link))
                 .await;
         }
         let first = Flag::default();
@@ -155,7 +183,9 @@ impl RawLists {
             none.flat_map(kinds)
                 .map(|(kind, _)| FetchedList::empty(*kind)),
         );
-        Self(all).compile(before, watch).await
+        Self(all)
+            .compile(before, watch, read_instructions(link))
+            .await
     }
 
     /// Fetches one list again; if that fails the list stays unchanged.
@@ -176,7 +206,8 @@ impl RawLists {
             }
         });
         let lists = Self(join_all(fetched).await);
-        let read = lists.compile(before.clone(), watch).await;
+        let read = lists.compile(before.clone(), watch, read_instructions(link));
+        let read = read.await;
         read.unwrap_or_else(|why| FetchedLists {
             offer: before,
             kinds: Vec::new(),
@@ -186,7 +217,12 @@ impl RawLists {
     }
 
     /// Compiles the definitions on a blocking thread, because compiling schemas takes time and pins are on disk.
-    async fn compile(self, before: ServerOffer, watch: &PinCheck) -> Result<FetchedLists, String> {
+    async fn compile(
+        self,
+        before: ServerOffer,
+        watch: &PinCheck,
+        instructions: Option<Box<str>>,
+    ) -> Result<FetchedLists, String> {
         let (mut fetched, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
         for mut list in self.0 {
@@ -198,7 +234,8 @@ impl RawLists {
             lists.extend(list.should_replace(&before).then_some(list));
         }
         let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
-        let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
+        let is_pinned = |kind: &ListKind| matches!(kind, ListKind::Tools | ListKind::Prompts);
+        let (watch, compares) = (watch.clone(), kinds.iter().any(is_pinned));
         let reading = task::run_blocking("lists.read", move || {
             let offer = lists.iter().fold(before, |offer, list| {
                 let offer = offer.with_list(list.kind, &list.definitions);
@@ -207,9 +244,8 @@ impl RawLists {
                     None => offer,
                 }
             });
-            if tools {
-                let tools = offer.tools().iter().map(|tool| &**tool);
-                watch.pins.compare(offer.server(), tools, &watch.rules)?;
+            if compares || instructions.is_some() {
+                watch.compare(&offer, instructions.as_deref())?;
             }
             Ok(offer)
         });

@@ -349,6 +349,7 @@ const METHODS: [RemoteRule; 21] = [
             "mgp/servers/pins/list",
             "mgp/servers/pins/show",
             "mgp/servers/pins/confirm",
+            "mgp/servers/pins/scan",
             "mgp/audit/replay",
             "mgp/audit/find",
             "mgp/audit/verify",

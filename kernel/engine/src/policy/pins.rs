@@ -357,6 +357,40 @@ pub enum DefinitionKind {
     Skill,
     /// The entry of a skill within another one, which needs an approval of its own (SEP-2640, nested skills).
     NestedSkill,
+    /// A prompt: pinned only when the scan holds it.
+    Prompt,
+    /// What a server says to models about itself, as a JSON object: likewise.
+    Instructions,
+}
+
+impl DefinitionKind {
+    /// Whether the definition that is listed first is approved and pinned.
+    const fn is_approved_first(self) -> bool {
+        matches!(self, Self::Tool | Self::Skill)
+    }
+
+    /// Whether it is pinned only when the scan holds it.
+    const fn is_pinned_when_held(self) -> bool {
+        matches!(self, Self::Prompt | Self::Instructions)
+    }
+}
+
+/// What the scan says of a definition that nobody approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Agents may have it, as far as its pin allows.
+    Clear,
+    /// A person should read it first.
+    Held,
+}
+
+/// The name of a server's instructions among its definitions. Tools are not called so: it has brackets.
+pub const INSTRUCTIONS_NAME: &str = "(instructions)";
+
+/// The name of a prompt among a server's definitions.
+#[must_use]
+pub fn prompt_name(own_name: &str) -> String {
+    format!("(prompt) {own_name}")
 }
 
 impl Definition {
@@ -364,7 +398,9 @@ impl Definition {
     #[must_use]
     pub fn pin(&self, ignored: &[String]) -> Option<Pin> {
         match self.kind {
-            DefinitionKind::Tool => Pin::from_definition(&self.text, ignored),
+            DefinitionKind::Tool | DefinitionKind::Prompt | DefinitionKind::Instructions => {
+                Pin::from_definition(&self.text, ignored)
+            }
             DefinitionKind::Skill | DefinitionKind::NestedSkill => {
                 Pin::from_definition(&skill_diff::canonical_entry(&self.text), &[])
             }
@@ -375,7 +411,9 @@ impl Definition {
     #[must_use]
     pub fn render_diff(&self, approved: Option<&str>, changed: &[DefinitionPart]) -> Vec<String> {
         match self.kind {
-            DefinitionKind::Tool => render_diff(&self.own_name, approved, &self.text, changed),
+            DefinitionKind::Tool | DefinitionKind::Prompt | DefinitionKind::Instructions => {
+                render_diff(&self.own_name, approved, &self.text, changed)
+            }
             DefinitionKind::Skill | DefinitionKind::NestedSkill => {
                 skill_diff::render_diff(&self.own_name, approved, &self.text)
             }
@@ -451,16 +489,37 @@ impl Pins {
         pin: Pin,
         mode: PinMode,
     ) -> PinCheck {
-        self.check_definition(server, (tool, DefinitionKind::Tool), pin, mode)
+        self.check_definition(
+            server,
+            (tool, DefinitionKind::Tool),
+            pin,
+            mode,
+            Sight::Clear,
+        )
     }
 
-    /// The same for any kind of definition.
+    /// Whether somebody approved this definition, or it was the first before there was a scan.
+    #[must_use]
+    pub fn is_approved(&self, server: &ServerId, tool: &str, pin: &Pin) -> bool {
+        let known = self.0.get(server).and_then(|tools| tools.get(tool));
+        known.is_some_and(|known| known.approved.changed_parts(pin).is_empty())
+    }
+
+    /// Whether no definition of this tool was ever approved.
+    #[must_use]
+    pub fn is_unapproved(&self, server: &ServerId, tool: &str) -> bool {
+        let known = self.0.get(server).and_then(|tools| tools.get(tool));
+        known.is_some_and(|known| known.approved == Pin::unapproved())
+    }
+
+    /// The same for any kind of definition. `sight` counts if it [is not approved](Self::is_approved).
     pub fn check_definition(
         &mut self,
         server: &ServerId,
         (tool, kind): (&str, DefinitionKind),
         pin: Pin,
         mode: PinMode,
+        sight: Sight,
     ) -> PinCheck {
         if mode == PinMode::Off {
             return PinCheck::Disabled;
@@ -468,10 +527,18 @@ impl Pins {
         let blocked = mode == PinMode::Block;
         let tools = self.0.entry(server.clone()).or_default();
         let full = tools.len() >= PINS_MAX;
-        let is_approved_first = kind != DefinitionKind::NestedSkill;
+        let is_held = sight == Sight::Held;
+        let is_approved_first = kind.is_approved_first() && !is_held;
+        if kind.is_pinned_when_held() && !is_held && !tools.contains_key(tool) {
+            return PinCheck::Unchanged;
+        }
         let known = match tools.get_mut(tool) {
             Some(known) => known,
-            None if full => return PinCheck::TooMany { blocked },
+            None if full => {
+                return PinCheck::TooMany {
+                    blocked: blocked || is_held,
+                };
+            }
             None => {
                 let first = PinRecord {
                     approved: if is_approved_first {
@@ -498,12 +565,15 @@ impl Pins {
             known.denied = false;
             return PinCheck::Unchanged;
         }
+        // What was held at first sight stays so until a person approves it, whatever it becomes meanwhile.
+        let is_never_approved =
+            kind != DefinitionKind::NestedSkill && known.approved == Pin::unapproved();
         let news = known.pending.replace(pin) != Some(pin);
         known.denied &= !news;
         PinCheck::Changed {
             changed: known.approved.changed_parts(&pin),
             is_new: news,
-            blocked: blocked || known.denied,
+            blocked: blocked || known.denied || is_held || is_never_approved,
         }
     }
 

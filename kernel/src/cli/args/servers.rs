@@ -41,6 +41,8 @@ pub enum Servers {
     Logs(Logs),
     /// List a server's pinned tools and skills, and which changed since they were approved.
     Pins(ServerName),
+    /// Judge what a server tells models: its tools, prompts and instructions.
+    Scan(ServerName),
 }
 
 /// A server by its id.

@@ -11,6 +11,7 @@ mod logs;
 mod pins;
 mod registry;
 mod remove;
+mod scan;
 mod shown_secrets;
 mod start_progress;
 pub(super) mod state;
@@ -53,6 +54,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
         Servers::Show(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
         Servers::Pins(typed) => pins::list(context, &typed.id),
+        Servers::Scan(typed) => scan::run(context, &typed.id),
     }
 }
 

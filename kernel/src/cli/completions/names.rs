@@ -58,6 +58,7 @@ pub(super) const ARGUMENT_KINDS: &[(&str, &str, NameKind)] = &[
     ("servers show", "id", NameKind::Servers),
     ("servers logs", "id", NameKind::Servers),
     ("servers pins", "id", NameKind::Servers),
+    ("servers scan", "id", NameKind::Servers),
     ("*", "server", NameKind::Servers),
     ("tools call", "name", NameKind::Tools),
     ("tools call", "arguments", NameKind::Arguments),

@@ -1,11 +1,12 @@
 //! `mgp/servers/pins/*`: pinned definitions and their changes.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_engine::policy::pins::{Effect, PinMode, PinnedTool};
+use mgp_engine::policy::pins::{DefinitionKind, Effect, PinMode, PinnedTool};
 use mgp_json::{member, unquote};
 use mgp_policy::PinsHandle;
 use mgp_protocol::mgp::servers::pins::{self, Confirmed, Definitions, PAGE_MAX, PinnedTools};
 use mgp_protocol::refusal::Refusal;
+use mgp_screening::definitions::HOLD_SCORE;
 
 use crate::operator::{Operator, json, read};
 
@@ -61,6 +62,56 @@ impl Operator {
         })
     }
 
+    /// `mgp/servers/pins/scan`.
+    ///
+    /// # Errors
+    /// Unknown server; it was not listed since the kernel started.
+    pub(crate) async fn scan_definitions(&self, request: &Request) -> Outcome {
+        let pins::Scan { id } = read(request)?;
+        let handle = self.find_server(&id)?;
+        let scanned = self
+            .pins
+            .scan(&handle.id)
+            .await
+            .map_err(Refusal::Internal)?;
+        let scanned = scanned.ok_or_else(|| {
+            Refusal::BadParams(format!(
+                "{id} was not listed since the kernel started; start it with `mgp servers start {id}`"
+            ))
+        })?;
+        let total = scanned.len() as u64;
+        let mut found: Vec<_> = scanned
+            .into_iter()
+            .filter(|it| it.judged.score > 0)
+            .collect();
+        found.sort_by(|a, b| b.judged.score.cmp(&a.judged.score));
+        let found = found.into_iter().take(PAGE_MAX).map(|it| {
+            let reasons = it
+                .judged
+                .findings
+                .into_iter()
+                .map(|finding| pins::ScanReason {
+                    act: finding.act.as_str().into(),
+                    title: finding.act.to_string(),
+                    weight: finding.weight,
+                    place: finding.place,
+                    text: finding.text,
+                });
+            pins::ScannedDefinition {
+                kind: kind_label(it.definition.kind).into(),
+                name: it.definition.own_name.to_string(),
+                score: it.judged.score,
+                blocked: it.is_blocked,
+                reasons: reasons.collect(),
+            }
+        });
+        json(&pins::Scanned {
+            threshold: HOLD_SCORE,
+            total,
+            found: found.collect(),
+        })
+    }
+
     /// `mgp/servers/pins/confirm`.
     ///
     /// # Errors
@@ -89,6 +140,15 @@ fn parse_effect(word: Option<String>) -> Result<Option<Effect>, Refusal> {
         Some(other) => Err(Refusal::BadParams(format!(
             "an effect is `read`, `write` or `null`, and not {other:?}"
         ))),
+    }
+}
+
+const fn kind_label(kind: DefinitionKind) -> &'static str {
+    match kind {
+        DefinitionKind::Tool => "tool",
+        DefinitionKind::Prompt => "prompt",
+        DefinitionKind::Instructions => "instructions",
+        DefinitionKind::Skill | DefinitionKind::NestedSkill => "skill",
     }
 }
 

@@ -46,8 +46,7 @@ impl ServerActor {
             let reading = task::run_blocking("lists.read_last", move || {
                 let last = restore(watch.pins.last_lists(&id, &command)?, offer)?;
                 // Changes that wait for the operator stay blocked.
-                let tools = last.offer.tools().iter().map(|tool| &**tool);
-                let compared = watch.pins.compare(&id, tools, &watch.rules);
+                let compared = watch.compare(&last.offer, last.peer.instructions.as_deref());
                 compared.is_ok().then_some(last)
             });
             let last = reading.await.ok().flatten().map(Box::new);

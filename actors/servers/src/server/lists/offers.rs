@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mgp_engine::policy::pins::{INSTRUCTIONS_NAME, prompt_name};
 use mgp_engine::servers::supervision::SupervisionInput;
 use mgp_json::set_members;
 use tokio::sync::oneshot;
@@ -77,13 +78,22 @@ impl ServerActor {
     /// Publishes the offer, without changed tools that wait for the operator.
     pub(super) fn publish_offer(&self, state: &ServerState) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
-        let (visible, _) = state.offer.clone().without_tools(&blocked).with_overrides();
+        let visible = state.offer.clone().without_tools(&blocked);
+        let is_hidden =
+            |prompt: &str| !blocked.is_empty() && blocked.contains(&prompt_name(prompt));
+        let (visible, _) = visible.without_prompts(is_hidden).with_overrides();
         let (reply, seen) = Reply::new();
         if let Some(peer) = state.last_peer.as_deref() {
             let peer = if visible.tools().is_empty() || peer.capabilities.tools {
                 peer.clone()
             } else {
                 with_declared_tools(peer)
+            };
+            let peer = Peer {
+                instructions: peer
+                    .instructions
+                    .filter(|_| !blocked.contains(INSTRUCTIONS_NAME)),
+                ..peer
             };
             self.events.send(ServerEvent::Offered {
                 offer: Box::new(visible),

@@ -228,6 +228,22 @@ impl ServerOffer {
         self
     }
 
+    /// The offer without these prompts, by their own names.
+    #[must_use]
+    pub fn without_prompts(mut self, is_hidden: impl Fn(&str) -> bool) -> Self {
+        if self
+            .prompts
+            .items
+            .iter()
+            .any(|prompt| is_hidden(&prompt.own_name))
+        {
+            let prompts = self.prompts.items.iter();
+            let visible = prompts.filter(|prompt| !is_hidden(&prompt.own_name));
+            self.prompts.items = visible.cloned().collect();
+        }
+        self
+    }
+
     /// The permissions that calls of its tools need, each once, in the server's spelling.
     #[must_use]
     pub fn permissions(&self) -> Vec<String> {
@@ -260,6 +276,12 @@ impl ServerOffer {
     #[must_use]
     pub fn tools(&self) -> &[Arc<CatalogTool>] {
         &self.tools.items
+    }
+
+    /// Its prompts.
+    #[must_use]
+    pub fn prompts(&self) -> &[Arc<CatalogPrompt>] {
+        &self.prompts.items
     }
 
     /// Its tools, shared.

@@ -11,6 +11,7 @@ methods! {
     "mgp/servers/pins/list" => List,
     "mgp/servers/pins/show" => Show,
     "mgp/servers/pins/confirm" => Confirm,
+    "mgp/servers/pins/scan" => Scan,
 }
 
 /// The most tools in one answer to [`List`].
@@ -117,4 +118,53 @@ pub struct Definitions {
     /// The current definition, if different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
+}
+
+/// `mgp/servers/pins/scan`: judges all that models read of a server, as it was listed last. Answers [`Scanned`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    /// The server.
+    pub id: String,
+}
+
+/// The answer to `mgp/servers/pins/scan`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scanned {
+    /// From this score on a definition that nobody approved waits for the operator.
+    pub threshold: u32,
+    /// How many definitions were judged.
+    pub total: u64,
+    /// Those with a score, the highest first; at most [`PAGE_MAX`].
+    pub found: Vec<ScannedDefinition>,
+}
+
+/// A definition in which the scan found something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScannedDefinition {
+    /// `tool`, `prompt` or `instructions`.
+    pub kind: String,
+    /// The server's own name for it.
+    pub name: String,
+    /// What the findings add up to.
+    pub score: u32,
+    /// True if agents do not get it now.
+    pub blocked: bool,
+    /// The findings, what counts most first.
+    pub reasons: Vec<ScanReason>,
+}
+
+/// Something a person should look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanReason {
+    /// The kind of act, as a word.
+    pub act: String,
+    /// The same as words.
+    pub title: String,
+    /// How much it counts.
+    pub weight: u32,
+    /// Where it stands in the definition.
+    pub place: String,
+    /// The sentence.
+    pub text: String,
 }
