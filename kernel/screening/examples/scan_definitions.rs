@@ -1,5 +1,5 @@
-//! Judges a JSON file of servers' definitions: `scan_definitions FILE [THRESHOLD]`. Prints one line for each server, and
-//! how many are held, by class.
+//! Judges a JSON file of servers' definitions: `scan_definitions FILE [all]`. Prints how many are held, by class, and
+//! with `all` also each server with its reasons.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 

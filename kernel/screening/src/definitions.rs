@@ -219,14 +219,14 @@ fn as_score(total: f32) -> u32 {
 /// What the kernel knows besides the definition.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    other_tools: names::KnownNames,
+    other_tools: names::OtherNames,
 }
 
 impl Surroundings {
     /// Knows the tools of other servers; the first 20,000 count.
     pub fn new(other_tools: impl IntoIterator<Item = String>) -> Self {
         Self {
-            other_tools: names::KnownNames::new(other_tools.into_iter().take(OTHERS_MAX)),
+            other_tools: names::OtherNames::new(other_tools.into_iter().take(OTHERS_MAX)),
         }
     }
 }
@@ -331,7 +331,7 @@ impl Judge<'_> {
     }
 
     fn judge_name(&mut self, text: &Text<'_>, name: &str) {
-        let none = names::KnownNames::default();
+        let none = names::OtherNames::default();
         let is_tool = text.role == Role::Name;
         let others = if is_tool {
             &self.surroundings.other_tools

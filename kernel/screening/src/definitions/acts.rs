@@ -25,7 +25,7 @@ pub(super) struct Sentence<'a> {
 }
 
 /// An act with its weight.
-pub(super) type Found = (Act, u32);
+pub(super) type ActWeight = (Act, u32);
 
 struct Patterns {
     imperative: Regex,
@@ -362,7 +362,7 @@ impl View<'_> {
         }
     }
 
-    fn signs(&self, found: &mut Vec<Found>) {
+    fn signs(&self, found: &mut Vec<ActWeight>) {
         for sign in find_signs(self.s.text) {
             let (act, weight) = match sign {
                 "override" => (Act::ClaimsAuthority, 90),
@@ -379,7 +379,7 @@ impl View<'_> {
         }
     }
 
-    fn files_and_secrets(&self, found: &mut Vec<Found>) {
+    fn files_and_secrets(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         if self.relays {
             return;
@@ -420,7 +420,7 @@ impl View<'_> {
         }
     }
 
-    fn context(&self, found: &mut Vec<Found>) {
+    fn context(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         if !w.has(Class::Context) || self.states || !s.is_any_allowed(w.all(Class::Context)) {
             return;
@@ -442,7 +442,7 @@ impl View<'_> {
         found.push((Act::AsksForContext, self.weigh(Class::Context, weight)));
     }
 
-    fn bulk(&self, found: &mut Vec<Found>) {
+    fn bulk(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         let bulk = w.all(Class::Bulk);
         if bulk.is_empty() || self.states || self.relays || !s.is_any_allowed(bulk) {
@@ -467,7 +467,7 @@ impl View<'_> {
         found.push((Act::TakesData, self.weigh(Class::Bulk, weight)));
     }
 
-    fn secrecy(&self, found: &mut Vec<Found>) {
+    fn secrecy(&self, found: &mut Vec<ActWeight>) {
         let (s, w, p) = (self.s, &self.w, self.p);
         let text = s.text;
         let user = w.has(Class::User);
@@ -508,7 +508,7 @@ impl View<'_> {
         found.push((Act::HidesFromUser, weight));
     }
 
-    fn consent(&self, found: &mut Vec<Found>) {
+    fn consent(&self, found: &mut Vec<ActWeight>) {
         let (w, p, text) = (&self.w, self.p, self.s.text);
         if self.states || p.protects.is_match(text) && !p.covered.is_match(text) {
             return;
@@ -537,7 +537,7 @@ impl View<'_> {
         found.push((Act::SkipsConsent, weight));
     }
 
-    fn commands(&self, found: &mut Vec<Found>) {
+    fn commands(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         if self.states || self.relays {
             return;
@@ -561,7 +561,7 @@ impl View<'_> {
         found.push((Act::RunsCommands, self.weigh(Class::Command, weight)));
     }
 
-    fn persistence(&self, found: &mut Vec<Found>) {
+    fn persistence(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         if self.states || self.is_argument {
             return;
@@ -590,7 +590,7 @@ impl View<'_> {
         found.push((Act::Persists, weight));
     }
 
-    fn other_tools(&self, found: &mut Vec<Found>) {
+    fn other_tools(&self, found: &mut Vec<ActWeight>) {
         let (s, w) = (self.s, &self.w);
         if self.states || self.relays {
             return;
@@ -631,7 +631,7 @@ impl View<'_> {
         found.push((Act::ChangesOtherCalls, weight));
     }
 
-    fn answers(&self, found: &mut Vec<Found>) {
+    fn answers(&self, found: &mut Vec<ActWeight>) {
         let (s, w, p) = (self.s, &self.w, self.p);
         if self.states {
             return;
@@ -655,7 +655,7 @@ impl View<'_> {
         found.push((Act::ShapesAnswers, weight));
     }
 
-    fn priority(&self, found: &mut Vec<Found>) {
+    fn priority(&self, found: &mut Vec<ActWeight>) {
         let (s, w, p) = (self.s, &self.w, self.p);
         let mut weight = 0;
         if w.has(Class::Worse) && w.near(Class::OtherTools, Class::Worse, 90) {
@@ -674,7 +674,7 @@ impl View<'_> {
         found.push((Act::ClaimsPriority, weight));
     }
 
-    fn authority(&self, found: &mut Vec<Found>) {
+    fn authority(&self, found: &mut Vec<ActWeight>) {
         let (s, w, p) = (self.s, &self.w, self.p);
         let mut weight = 0;
         if w.has(Class::Authority) && self.directed && !self.states {

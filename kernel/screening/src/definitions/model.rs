@@ -7,7 +7,7 @@ mod training;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use super::acts::{Found, Sentence};
+use super::acts::{ActWeight, Sentence};
 use super::texts::Role;
 use super::words::Words;
 
@@ -67,7 +67,7 @@ pub(super) fn norm(features: usize) -> f32 {
 }
 
 /// The features of a sentence, folded: each once.
-pub(super) fn features(sentence: &Sentence<'_>, words: &Words, found: &[Found]) -> Vec<u16> {
+pub(super) fn features(sentence: &Sentence<'_>, words: &Words, found: &[ActWeight]) -> Vec<u16> {
     let mut out = BTreeSet::new();
     let place = match (sentence.role, sentence.is_function) {
         (_, true) => "function",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Act;
-use super::acts::Found;
+use super::acts::ActWeight;
 
 /// Words of which names of tools are made: a name with one of them misspelt is taken for the other tool.
 const COMMON: &[&str] = &[
@@ -213,8 +213,8 @@ pub(super) fn fold_twins(text: &str) -> (String, usize) {
 pub(super) fn judge_name(
     name: &str,
     described: &BTreeSet<String>,
-    others: &KnownNames,
-) -> Vec<Found> {
+    others: &OtherNames,
+) -> Vec<ActWeight> {
     let mut found = Vec::new();
     let has_latin = name.chars().any(|c| c.is_ascii_alphabetic());
     let is_odd = |c: char| {
@@ -245,12 +245,12 @@ pub(super) fn judge_name(
 
 /// Names of other servers' tools, found by what is left of them without one word.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownNames {
+pub(super) struct OtherNames {
     all: BTreeSet<String>,
     by_rest: HashMap<String, Vec<String>>,
 }
 
-impl KnownNames {
+impl OtherNames {
     pub(super) fn new(names: impl Iterator<Item = String>) -> Self {
         let mut known = Self::default();
         for name in names {

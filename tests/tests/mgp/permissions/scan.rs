@@ -58,10 +58,8 @@ async fn suspicious_tool_waits_for_approval_at_first_sight() {
     ] {
         assert!(details(&asked).contains(shown), "{asked:#}");
     }
-    let log = kernel
-        .mgp_json(&["audit", "--server", "it"])
-        .await
-        .to_string();
+    let log = kernel.mgp(&["audit", "tail", "-n", "50", "--json"]).await;
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
     assert!(log.contains("takes_secrets"), "{log}");
     kernel.mgp_json(&["approve", &id(&asked)]).await;
     wait_until("the tool is listed", DEADLINE, async || {
@@ -182,18 +180,9 @@ async fn command_line_shows_score_and_reasons() {
 #[tokio::test]
 async fn name_that_shadows_another_servers_is_held() {
     let one = entry("one", "", &["--bare", &tool("frobnicate_ledger", "")]);
-    let two = entry(
-        "two",
-        "enabled = false\n",
-        &[
-            "--bare",
-            &tool("frobnicate_legder", ""),
-            &tool("frobnicate_ledger", ""),
-        ],
-    );
-    let two = two
-        .replacen("[confirmation]\nenabled = false\n", "", 1)
-        .replacen("enabled = false\n", "", 1);
+    let flags = [tool("frobnicate_legder", ""), tool("frobnicate_ledger", "")];
+    let two = entry("two", "", &["--bare", &flags[0], &flags[1]]);
+    let two = two.replacen("[confirmation]\nenabled = false\n", "", 1);
     let kernel = Kernel::start(&one).await;
     kernel.connected(&["one"]).await;
     kernel.rewrite(&format!("{one}{two}"));

@@ -383,3 +383,44 @@ fn confirmed_effect_is_lost_with_the_definition() {
     assert_ne!(older, text);
     assert_eq!(effect_of(&serde_json::from_str(&older).unwrap()), None);
 }
+
+/// EXT-240, EXT-241: what is held at first sight is blocked in every mode until a person approves it, whatever it
+/// becomes meanwhile; then it is a pinned tool like any other.
+#[test]
+fn held_tool_is_blocked_until_it_is_approved() {
+    let mut pins = Pins::default();
+    let tool = ("add", DefinitionKind::Tool);
+    let check = |pins: &mut Pins, text: &str, sight: Sight| {
+        pins.check_definition(&server(), tool, pin(text), PinMode::Warn, sight)
+    };
+    assert!(check(&mut pins, EVIL, Sight::Held).is_blocked());
+    assert!(check(&mut pins, TOOL, Sight::Clear).is_blocked());
+    assert!(pins.is_unapproved(&server(), "add"));
+    let stored = serde_json::to_string(&pins).unwrap();
+    let mut pins: Pins = serde_json::from_str(&stored).unwrap();
+    assert!(check(&mut pins, TOOL, Sight::Clear).is_blocked());
+    pins.approve(&server(), "add", pin(TOOL), "operator")
+        .unwrap();
+    assert_eq!(check(&mut pins, TOOL, Sight::Held), PinCheck::Unchanged);
+    let changed = TOOL.replace("Adds", "Adds two");
+    assert!(!check(&mut pins, &changed, Sight::Clear).is_blocked());
+    assert!(check(&mut pins, EVIL, Sight::Held).is_blocked());
+}
+
+/// EXT-242, EXT-243: prompts and instructions are pinned only once they were held, and what is approved is not judged.
+#[test]
+fn texts_are_pinned_when_held_only() {
+    let mut pins = Pins::default();
+    let text = ("(prompt) a", DefinitionKind::Prompt);
+    let check = |pins: &mut Pins, sight: Sight| {
+        pins.check_definition(&server(), text, pin(TOOL), PinMode::Warn, sight)
+    };
+    assert_eq!(check(&mut pins, Sight::Clear), PinCheck::Unchanged);
+    assert_eq!(pins.count(&server()), 0);
+    assert!(check(&mut pins, Sight::Held).is_blocked());
+    assert!(!pins.is_approved(&server(), "(prompt) a", &pin(TOOL)));
+    pins.approve(&server(), "(prompt) a", pin(TOOL), "operator")
+        .unwrap();
+    assert!(pins.is_approved(&server(), "(prompt) a", &pin(TOOL)));
+    assert_eq!(check(&mut pins, Sight::Held), PinCheck::Unchanged);
+}

@@ -124,6 +124,22 @@ async fn leaves(kernel: &Kernel, group: &str) -> Vec<String> {
         .collect()
 }
 
+/// What the scan holds at first sight is shown and approved, so that it is listed.
+async fn approve_held(kernel: &Kernel) {
+    for line in ["pending", "servers scan h"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = kernel.program(&words).output(DEADLINE).await;
+        assert_eq!(troubles(&output), Vec::<String>::new(), "{line}");
+    }
+    let pending = kernel.mgp_json(&["pending"]).await;
+    let all = pending["pending"].as_array().unwrap().iter();
+    for entry in all.filter(|entry| entry["subject"] == "pins") {
+        kernel
+            .mgp(&["approve", entry["id"].as_str().unwrap()])
+            .await;
+    }
+}
+
 /// Every command is walked, or named as one that is not: whatever a server says, in names, titles, descriptions, types,
 /// errors or on stderr, drives no terminal, hides nothing, and forges no line.
 #[tokio::test]
@@ -162,6 +178,7 @@ async fn text_of_a_server_neither_controls_the_terminal_nor_forges_a_line() {
     let fixture = [&fixture[..], &["--tool", &tool, "--tool", &forged]].concat();
     let kernel = Kernel::start(&Program::fixture(&fixture).entry("h")).await;
     kernel.connected(&["h"]).await;
+    approve_held(&kernel).await;
     // What agents call is in the audit log, whether there is one of that name or not.
     let mut agent = kernel.stdio_agent(None);
     agent.initialize("2025-11-25", "{}").await.result();
