@@ -11,6 +11,7 @@ mod acts;
 mod hidden;
 mod model;
 mod names;
+mod sentence;
 mod texts;
 mod words;
 
@@ -22,7 +23,8 @@ use std::fmt;
 
 use mgp_json::quote;
 
-use self::acts::{Read, Sentence};
+use self::acts::Read;
+use self::sentence::Sentence;
 pub use self::texts::Role;
 use self::texts::{Text, argument_names, find_texts, sentences};
 use self::words::Words;

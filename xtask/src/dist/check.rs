@@ -186,13 +186,13 @@ fn check_rpm(release: &Release, place: &Place) -> Result<String, String> {
     };
     let rpm = || {
         let mut rpm = place.command("rpm");
-        rpm.arg("--root").arg(&place.root).arg("--nodeps");
+        rpm.arg("--root").arg(&place.root);
         rpm
     };
     run(rpm().arg("--initdb"))?;
-    run(rpm().arg("--install").arg(&package))?;
+    run(rpm().args(["--install", "--nodeps"]).arg(&package))?;
     use_program(place, &place.root.join("usr"))?;
-    run(rpm().args(["--erase", "mgp"]))?;
+    run(rpm().args(["--erase", "--nodeps", "mgp"]))?;
     if place.root.join("usr/bin/mgp").exists() {
         return Err("it leaves the program".into());
     }

@@ -6,26 +6,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::sentence::{ActWeight, Sentence};
 use super::texts::Role;
 use super::words::{Class, Words, compile};
 use super::{Act, model};
 use crate::results::find_signs;
-
-/// A sentence, with what is known about its place.
-pub(super) struct Sentence<'a> {
-    /// Folded.
-    pub(super) text: &'a str,
-    pub(super) role: Role,
-    /// The first sentence of a description: it says what the tool does.
-    pub(super) is_function: bool,
-    /// Its names of arguments, in lower case.
-    pub(super) arguments: &'a BTreeSet<String>,
-    /// What the tool is for: its name and first sentence.
-    pub(super) purpose: &'a Words,
-}
-
-/// An act with its weight.
-pub(super) type ActWeight = (Act, u32);
 
 struct Patterns {
     imperative: Regex,

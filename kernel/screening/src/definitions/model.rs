@@ -7,7 +7,7 @@ mod training;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use super::acts::{ActWeight, Sentence};
+use super::sentence::{ActWeight, Sentence};
 use super::texts::Role;
 use super::words::Words;
 

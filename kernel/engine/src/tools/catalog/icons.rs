@@ -27,13 +27,13 @@ const URL_MAX: usize = 2048;
 
 /// An icon of a definition, as its server names it.
 #[derive(Clone, Debug)]
-pub(super) struct OwnIcon {
+pub(super) struct DeclaredIcon {
     definition: Arc<str>,
     /// The JSON string of its `src`.
     src: Range<u32>,
 }
 
-impl OwnIcon {
+impl DeclaredIcon {
     /// Adds the icons of a definition that the kernel can serve.
     pub(super) fn collect_from(definition: &Arc<str>, icons: &mut Vec<Self>) {
         let found = sources(definition).take(ICONS_MAX_PER_ITEM);
@@ -70,7 +70,7 @@ fn sources(definition: &str) -> impl Iterator<Item = &str> {
 /// An icon by the name in its address. Only who read a list with it knows the name.
 #[derive(Debug)]
 struct ServedIcon {
-    own: OwnIcon,
+    own: DeclaredIcon,
     /// The servers that have it.
     servers: Vec<ServerId>,
 }
@@ -82,7 +82,7 @@ pub(super) struct Icons(HashMap<String, ServedIcon>);
 impl Icons {
     pub(super) fn build<'a>(
         key: &CursorKey,
-        icons: impl Iterator<Item = (&'a ServerId, &'a OwnIcon)>,
+        icons: impl Iterator<Item = (&'a ServerId, &'a DeclaredIcon)>,
     ) -> Self {
         let mut table: HashMap<String, ServedIcon> = HashMap::new();
         for (server, own) in icons {

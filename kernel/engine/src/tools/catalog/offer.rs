@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 
 use super::ListKind;
-use super::icons::OwnIcon;
+use super::icons::DeclaredIcon;
 use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
     repair,
@@ -292,7 +292,7 @@ impl ServerOffer {
     }
 
     /// The icons in its lists that the kernel can serve.
-    pub(super) fn icons(&self) -> impl Iterator<Item = (&ServerId, &OwnIcon)> {
+    pub(super) fn icons(&self) -> impl Iterator<Item = (&ServerId, &DeclaredIcon)> {
         let lists = [
             &self.tools.icons,
             &self.prompts.icons,
@@ -390,7 +390,7 @@ pub(super) struct OfferedList<D> {
     rejected: Arc<Rejections>,
     /// Descriptions of repaired items, with the same bound as rejected ones.
     repairs: Arc<[String]>,
-    icons: Arc<[OwnIcon]>,
+    icons: Arc<[DeclaredIcon]>,
     /// As reported by the server, if it did.
     freshness: Option<Freshness>,
 }
@@ -464,7 +464,7 @@ impl<D: Definition> OfferedList<D> {
         }
         let mut icons = Vec::new();
         for item in &reader.items {
-            OwnIcon::collect_from(item.raw(), &mut icons);
+            DeclaredIcon::collect_from(item.raw(), &mut icons);
         }
         Self {
             items: reader.items.into(),
