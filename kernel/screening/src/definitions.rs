@@ -33,8 +33,9 @@ use crate::results::fold;
 /// From this score on a definition waits for a person.
 pub const HOLD_SCORE: u32 = 100;
 const HOLD_SCORE_U16: u16 = 100;
-/// The sum of the model that counts as [`HOLD_SCORE`]: above it were 4 of 300 harmless servers that it had not seen.
-const HOLD_TOTAL: f32 = 2.3;
+/// The sum of the model that counts as [`HOLD_SCORE`]: above it is under 1 % of harmless servers that it has not
+/// seen. A third more of the poisoned ones would be held at two thirds of it, with three times as many harmless ones.
+const HOLD_TOTAL: f32 = 3.6;
 /// Where scores of the model end.
 const SCORE_MAX: u16 = 300;
 /// From this score on a sentence is a finding.

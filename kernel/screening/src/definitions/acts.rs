@@ -1,6 +1,5 @@
 //! Judges one sentence: which act it asks of the model that no definition needs.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 

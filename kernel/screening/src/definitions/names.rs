@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Act;
-use super::acts::ActWeight;
+use super::sentence::ActWeight;
 
 /// Words of which names of tools are made: a name with one of them misspelt is taken for the other tool.
 const COMMON: &[&str] = &[

