@@ -558,8 +558,8 @@ impl Routes for RoutingTable {
         AgentTap::wrap_initialize(caller, answer)
     }
 
-    fn icon(&self, name: Box<str>) -> AnswerFuture<Option<Icon>> {
-        let calls = self.calls.clone();
+    fn icon(&self, name: &str) -> AnswerFuture<Option<Icon>> {
+        let (calls, name) = (self.calls.clone(), name.to_owned());
         Box::pin(async move { icons::load(&calls, &name).await })
     }
 

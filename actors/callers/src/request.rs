@@ -122,7 +122,7 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture;
 
     /// The icon of a definition by its name in an address of this kernel.
-    fn icon(&self, _name: Box<str>) -> AnswerFuture<Option<Icon>> {
+    fn icon(&self, _name: &str) -> AnswerFuture<Option<Icon>> {
         Box::pin(async { None })
     }
 

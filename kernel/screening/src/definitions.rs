@@ -192,7 +192,8 @@ impl Judgement {
 
     /// Adds up what the model says of its sentences, and of each act that needs no model what counts most.
     fn finish(mut self, logits: &[f32]) -> Self {
-        self.findings.sort_by(|a, b| b.weight.cmp(&a.weight));
+        self.findings
+            .sort_by_key(|finding| std::cmp::Reverse(finding.weight));
         let mut of_act: BTreeMap<Act, u32> = BTreeMap::new();
         for finding in self.findings.iter().filter(|finding| finding.is_certain) {
             of_act.entry(finding.act).or_insert(finding.weight);

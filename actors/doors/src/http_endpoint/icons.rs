@@ -16,7 +16,7 @@ impl HttpEndpoint {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return method_not_allowed("GET");
         }
-        let Some(icon) = self.endpoint.routes.icon(name.into()).await else {
+        let Some(icon) = self.endpoint.routes.icon(name).await else {
             return empty_response(StatusCode::NOT_FOUND);
         };
         let mut response = Response::new(ReplyBody::full(icon.bytes));

@@ -164,7 +164,7 @@ fn as_prose(bytes: Vec<u8>) -> Option<String> {
 }
 
 fn decode_hex(part: &str) -> Option<String> {
-    if part.len() % 2 != 0 {
+    if !part.len().is_multiple_of(2) {
         return None;
     }
     let digit = |c: u8| char::from(c).to_digit(16);

@@ -42,8 +42,11 @@ pub(super) struct InterceptorChain {
     names: Vec<InterceptorName>,
     servers: Arc<dyn InterceptorServers>,
     /// What each server declared on its connection of this number.
-    declared: Mutex<BTreeMap<String, (u64, Arc<[Interceptor]>)>>,
+    declared: Mutex<BTreeMap<String, Declared>>,
 }
+
+/// The number of a connection, and what its server declared there.
+type Declared = (u64, Arc<[Interceptor]>);
 
 /// One that is asked about a result.
 struct Asked {

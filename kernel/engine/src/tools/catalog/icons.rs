@@ -283,7 +283,7 @@ mod tests {
         let icons =
             [PNG, OWN, other, "file:///a.png"].map(|src| json!({"src": src, "theme": "dark"}));
         let definition = tool(json!(icons));
-        let catalog = catalog("s", &[definition.clone()]);
+        let catalog = catalog("s", std::slice::from_ref(&definition));
         let list = shown(&catalog);
         let mut item = list["tools"][0].clone();
         let data = item["icons"][0]["src"].clone();
