@@ -22,6 +22,9 @@ use clap::Args;
 use self::staging::Staging;
 use crate::{cargo_command, target_folder};
 
+/// Makes an artefact, and says what it is called.
+type Make = fn(&Release) -> Result<String, String>;
+
 /// The package of the program.
 const PACKAGE: &str = "mgp-kernel";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -102,7 +105,7 @@ fn make(options: &Options) -> Result<Release, String> {
         machine: std::env::consts::ARCH,
         is_fast: options.profile == "dev",
     };
-    let steps: [(&str, fn(&Release) -> Result<String, String>); 8] = [
+    let steps: [(&str, Make); 8] = [
         ("archive", archive::make),
         ("Debian package", debian::make),
         ("RPM package", rpm::make),

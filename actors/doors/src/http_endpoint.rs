@@ -496,6 +496,16 @@ fn empty_response(status: StatusCode) -> Response<ReplyBody> {
     response
 }
 
+/// Scheme and authority of this endpoint as the client addresses it. The listener has checked the host: it answers to
+/// this name.
+fn client_address(uri: &Uri, headers: &HeaderMap, secure: bool) -> String {
+    let scheme = if secure { "https" } else { "http" };
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok());
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    let host = authority.or(host).unwrap_or("localhost");
+    format!("{scheme}://{host}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -571,14 +581,4 @@ mod tests {
             assert_eq!(parse_path(nothing), None);
         }
     }
-}
-
-/// Scheme and authority of this endpoint as the client addresses it. The listener has checked the host: it answers to
-/// this name.
-fn client_address(uri: &Uri, headers: &HeaderMap, secure: bool) -> String {
-    let scheme = if secure { "https" } else { "http" };
-    let host = headers.get(HOST).and_then(|it| it.to_str().ok());
-    let authority = uri.authority().map(http::uri::Authority::as_str);
-    let host = authority.or(host).unwrap_or("localhost");
-    format!("{scheme}://{host}")
 }

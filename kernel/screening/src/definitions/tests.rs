@@ -1,5 +1,10 @@
 //! Tests of the judgement.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it reads the corpus, and measures time"
+)]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

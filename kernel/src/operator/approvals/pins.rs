@@ -84,7 +84,7 @@ impl Operator {
             .into_iter()
             .filter(|it| it.judged.score > 0)
             .collect();
-        found.sort_by(|a, b| b.judged.score.cmp(&a.judged.score));
+        found.sort_by_key(|it| std::cmp::Reverse(it.judged.score));
         let found = found.into_iter().take(PAGE_MAX).map(|it| {
             let reasons = it
                 .judged

@@ -1,5 +1,10 @@
 //! Trains the model. The table is what training gives; `MGP_TRAIN=1` writes it anew.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it reads the corpus, and writes the table when it is asked to"
+)]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
