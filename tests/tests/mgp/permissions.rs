@@ -356,7 +356,7 @@ async fn an_approval_ends() {
     let kernel = Kernel::start(&entry("it", "", &flags)).await;
     let asked = question(&kernel).await;
     let approved = kernel
-        .mgp_json(&["approve", &id(&asked), "--for", "2s"])
+        .mgp_json(&["approve", &id(&asked), "--for", "4s"])
         .await;
     assert!(approved["until"].is_string());
     kernel.connected(&["it"]).await;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_engine::policy::pins::{
-    Definition, DefinitionKind, Effect, Pin, PinApprovalError, PinCheck, PinRules, Pins, Sight,
+    Definition, DefinitionKind, Effect, Pin, PinApprovalError, PinCheck, PinMode, PinRules, Pins,
+    Sight,
 };
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
@@ -125,9 +126,12 @@ impl PinFile {
                 continue;
             };
             let named = (&*tool.own_name, tool.kind);
-            let judged = match self.pins.is_approved(server, &tool.own_name, &pin) {
-                true => Judgement::default(),
-                false => scan.judge(tool),
+            // Only where the operator wants things blocked: it costs time and memory, and is wrong now and then.
+            let is_judged = rules.mode == PinMode::Block
+                && !self.pins.is_approved(server, &tool.own_name, &pin);
+            let judged = match is_judged {
+                true => scan.judge(tool),
+                false => Judgement::default(),
             };
             let sight = match judged.is_held() {
                 true => Sight::Held,
