@@ -112,23 +112,23 @@ fn drop_shell(words: &mut Vec<ClientText>) {
     let Some(program) = words.first().and_then(ClientText::as_literal) else {
         return;
     };
-    let inner = match program_name(program).as_str() {
-        "cmd" => words.iter().skip(1).position(|word| {
-            let word = word.as_literal().unwrap_or_default();
-            word.eq_ignore_ascii_case("/c") || word.eq_ignore_ascii_case("/k")
-        }),
+    let before = match program_name(program).as_str() {
+        "cmd" => {
+            let is_switch = |word: &ClientText| {
+                let word = word.as_literal().unwrap_or_default();
+                word.eq_ignore_ascii_case("/c") || word.eq_ignore_ascii_case("/k")
+            };
+            words.iter().position(is_switch).map(|place| place + 1)
+        }
         "wsl" => {
-            let texts: Vec<&str> = words
-                .iter()
-                .map(|it| it.as_literal().unwrap_or("?"))
-                .collect();
-            inner_of_wsl(&texts).map(|start| start - 2)
+            let texts = words.iter().map(|it| it.as_literal().unwrap_or("?"));
+            inner_of_wsl(&texts.collect::<Vec<_>>())
         }
         _ => None,
     };
     // One word is left at least.
-    if let Some(inner) = inner.filter(|inner| inner + 2 < words.len()) {
-        words.drain(..inner + 2);
+    if let Some(before) = before.filter(|before| *before < words.len()) {
+        words.drain(..before);
     }
 }
 

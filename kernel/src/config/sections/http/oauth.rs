@@ -56,10 +56,6 @@ fn read_broker(oauth: &mut Section<'_, '_, '_>, into: &mut Option<BrokerConfig>)
     });
     let Some(broker) = broker else { return };
     *into = Some(broker);
-    if let Some(span) = oauth.span("groups") {
-        let why = " is not read with [oauth.broker]: `mgp groups add` puts its people into groups";
-        oauth.reject_key(span, "groups", why);
-    }
     for key in ["audience", "scopes"] {
         let span = oauth.span(key);
         let names = oauth.texts(key).unwrap_or_default();
