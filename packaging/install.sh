@@ -11,6 +11,7 @@ version={{VERSION}}
 from='{{URL}}'
 prefix=${HOME:-}/.local
 remove=false
+[ -n "${HOME:-}" ] || prefix=
 while [ $# -gt 0 ]; do
   case $1 in
     --prefix | --from)
@@ -23,6 +24,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 from=${from%/}
+[ -n "$prefix" ] || { echo "install.sh: there is no HOME; say where with --prefix DIR" >&2; exit 2; }
 
 files="share/bash-completion/completions/mgp share/zsh/site-functions/_mgp share/fish/vendor_completions.d/mgp.fish"
 if $remove; then

@@ -61,9 +61,15 @@ impl WindowsDrives {
             // WSL passes no others. It is not a word that another notation could read.
             let names = env.iter().map(|(name, _)| name.as_str());
             let names: Vec<&str> = names.filter(|name| *name != PASSED_VARIABLES).collect();
-            if !names.is_empty() {
-                let passed = ClientText::literal(names.join(":"));
-                env.push((PASSED_VARIABLES.to_owned(), passed));
+            let names = names.join(":");
+            let own = env.iter_mut().find(|(name, _)| name == PASSED_VARIABLES);
+            match own {
+                _ if names.is_empty() => {}
+                Some((_, passed)) => {
+                    let before = passed.as_literal().unwrap_or_default();
+                    *passed = ClientText::literal(format!("{before}:{names}"));
+                }
+                None => env.push((PASSED_VARIABLES.to_owned(), ClientText::literal(names))),
             }
         } else {
             let values = env.iter_mut().map(|(_, value)| value);
@@ -159,7 +165,8 @@ fn program_name(program: &str) -> String {
 /// What a client of Windows runs to start a program in this WSL.
 #[must_use]
 pub fn through_wsl(distribution: &str, program: &Path, args: &[String]) -> (String, Vec<String>) {
-    let start = ["-d", distribution, "--"].map(str::to_owned);
+    // No shell reads the words.
+    let start = ["-d", distribution, "--exec"].map(str::to_owned);
     let program = program.to_string_lossy().into_owned();
     let words = start
         .into_iter()
@@ -264,6 +271,10 @@ mod tests {
         let (words, env) = translated(entry);
         assert_eq!(words, ["/mnt/c/Tools/server.exe", r"C:\data"]);
         assert_eq!(env.last(), Some(&("WSLENV".into(), "KEY:B".into())));
+        let entry = json!({"command": r"C:\a.exe", "env": {"WSLENV": "HOME/p", "KEY": "k"}});
+        let (_, env) = translated(entry);
+        assert_eq!(env[0], ("WSLENV".into(), "HOME/p:KEY".into()));
+        assert_eq!(env.len(), 2);
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct HttpEndpoint {
     pub lite: Option<Arc<Lite>>,
     /// Metrics of the kernel, if they are served here.
     pub metrics: Option<MetricsPath>,
+    /// Scheme and authority as clients know them, if the operator said so; by default those of the request.
+    pub address: Option<String>,
     /// The card of this gateway, if it is published.
     pub card: Option<ServerCard>,
     /// Counts of the responses by status.
@@ -185,6 +187,12 @@ impl HttpEndpoint {
         };
         peer.auth.mark_authenticated(pass.agent.as_str());
         self.serve_with_credential(way, request, view, pass).await
+    }
+
+    /// Scheme and authority of this endpoint as the client knows them: behind a proxy those of the request are others.
+    fn client_address(&self, uri: &Uri, headers: &HeaderMap) -> String {
+        let of_request = || request_address(uri, headers, self.secure);
+        self.address.clone().unwrap_or_else(of_request)
     }
 
     /// The response for an unknown path.
@@ -496,9 +504,8 @@ fn empty_response(status: StatusCode) -> Response<ReplyBody> {
     response
 }
 
-/// Scheme and authority of this endpoint as the client addresses it. The listener has checked the host: it answers to
-/// this name.
-fn client_address(uri: &Uri, headers: &HeaderMap, secure: bool) -> String {
+/// Scheme and authority that a request is addressed to. The listener has checked the host: it answers to this name.
+fn request_address(uri: &Uri, headers: &HeaderMap, secure: bool) -> String {
     let scheme = if secure { "https" } else { "http" };
     let host = headers.get(HOST).and_then(|it| it.to_str().ok());
     let authority = uri.authority().map(http::uri::Authority::as_str);

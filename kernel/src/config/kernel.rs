@@ -171,7 +171,7 @@ impl KernelConfig {
         let has_address = self.oauth.resource.is_some() || self.http.listen.ip().is_loopback();
         if is_used && !self.oauth.groups.map.is_empty() {
             let words = "`groups` in [oauth] is not read with [oauth.broker]: `mgp groups add` puts its people into groups";
-            root.reject(root.span("oauth").unwrap_or_default(), words);
+            root.warn(root.span("oauth").unwrap_or_default(), words);
         }
         if is_used && !has_address {
             let words = "[oauth.broker] wants `resource` in [oauth], the URL of /mcp as clients know it: the address in \

@@ -221,6 +221,7 @@ impl BoundListeners {
             secure: self.tls.is_some(),
             lite: lite_endpoint(kernel, context),
             metrics: self.metrics_path(kernel, door.addr(), &started.metrics),
+            address: resource_origin(kernel.oauth.resource.as_deref()),
             card: kernel.http.server_card.clone().map(|name| ServerCard {
                 name,
                 url: kernel.oauth.resource.clone(),
@@ -452,6 +453,12 @@ async fn serve_connection(
     };
     let agent = (agent, ClaimedGroups::default());
     connection::serve(context, agent, operator, None, leave, reader, writer).await;
+}
+
+/// Scheme and authority of the endpoint's public URL.
+fn resource_origin(resource: Option<&str>) -> Option<String> {
+    let url = url::Url::parse(resource?).ok()?;
+    Some(url.origin().ascii_serialization())
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode};
+use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::ReplyBody;
 
-use super::{HttpEndpoint, empty_response, method_not_allowed};
+use super::responses::overloaded_response;
+use super::{HttpEndpoint, backpressure_message, empty_response, method_not_allowed};
 
 impl HttpEndpoint {
     /// Answers a request for the icon of that name.
@@ -16,10 +18,17 @@ impl HttpEndpoint {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return method_not_allowed("GET");
         }
+        // Whoever loads icons has no credentials: what they do not read is counted as that of one agent.
+        let anonymous = AgentId::new(AgentId::ANONYMOUS);
+        let budget = self.endpoint.directory.responses.budget(&anonymous);
+        if budget.is_full() {
+            return overloaded_response(None, &backpressure_message(&budget));
+        }
         let Some(icon) = self.endpoint.routes.icon(name).await else {
             return empty_response(StatusCode::NOT_FOUND);
         };
         let mut response = Response::new(ReplyBody::full(icon.bytes));
+        response.body_mut().count_unread(&budget);
         let headers = [
             (CONTENT_TYPE, icon.media_type),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),

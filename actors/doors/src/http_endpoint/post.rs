@@ -23,9 +23,7 @@ use super::headers::{self, SESSION, VERSION};
 use super::responses::{
     json_response, overloaded_response, refusal_response, refusal_response_with_id,
 };
-use super::{
-    HttpEndpoint, client_address, empty_response, event_stream_body, stateless, stream_response,
-};
+use super::{HttpEndpoint, empty_response, event_stream_body, stateless, stream_response};
 use crate::session::{Session, SessionError};
 use crate::stateless::is_stateless;
 use mgp_callers::request::{GuardedAnswer, Outcome, Request, render_answer, render_answer_parts};
@@ -77,7 +75,7 @@ pub(super) async fn handle_post(
             }),
             None,
         ) if method == "initialize" => {
-            let address = client_address(&head.uri, &head.headers, endpoint.secure);
+            let address = endpoint.client_address(&head.uri, &head.headers);
             let params = params.map(RawValue::get);
             initialize(endpoint, id, params, (view, address), pass).await
         }

@@ -7,7 +7,7 @@ use mgp_protocol::dialect::Version;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use serde_json::{Value, json};
 
-use super::{client_address, empty_response, method_not_allowed, responses};
+use super::{empty_response, method_not_allowed, request_address, responses};
 
 /// Where the draft has the card: the URL of the endpoint, with this at its end.
 const CARD_PATH: &str = "/mcp/server-card";
@@ -50,7 +50,7 @@ impl ServerCard {
         if let Some(url) = &self.url {
             return url.clone();
         }
-        let address = client_address(request.uri(), request.headers(), secure);
+        let address = request_address(request.uri(), request.headers(), secure);
         format!("{address}/mcp")
     }
 

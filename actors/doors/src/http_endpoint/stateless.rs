@@ -21,7 +21,7 @@ use mgp_transports::sse;
 use tokio::sync::mpsc;
 
 use super::responses::{json_response, refusal_response};
-use super::{HEARTBEAT_INTERVAL, HttpEndpoint, client_address, empty_response, stream_response};
+use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
 use crate::stateless::{self, RequestMeta, StatelessRequest};
 use mgp_callers::request::{CallerSession, Outcome, render_answer, render_answer_parts};
 use mgp_callers::{Credential, Outlet, STREAM_QUEUE, request};
@@ -54,7 +54,7 @@ pub(super) async fn handle_post(
     let headers = &head.headers;
     // Only lists have icons.
     let is_list = method.ends_with("/list");
-    let address = is_list.then(|| client_address(&head.uri, headers, endpoint.secure).into());
+    let address = is_list.then(|| endpoint.client_address(&head.uri, headers).into());
     let (sender, messages) = mpsc::channel(STREAM_QUEUE);
     let arrival = StatelessRequest {
         agent: pass.agent.clone(),

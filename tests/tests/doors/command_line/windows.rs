@@ -107,7 +107,7 @@ async fn windows_clients_are_connected_through_wsl() {
         .iter()
         .flat_map(Value::as_str)
         .collect();
-    assert_eq!(args[..3], ["-d", "Ubuntu", "--"], "{after}");
+    assert_eq!(args[..3], ["-d", "Ubuntu", "--exec"], "{after}");
     assert!(args[3].ends_with("/mgp") && args[4] == "stdio", "{after}");
     assert!(after.contains("\r\n"), "its line ends stay");
     let again = user.run(&["connect", "cursor", "--yes"], true).await;

@@ -37,6 +37,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
         secure: false,
         lite: None,
         metrics: None,
+        address: None,
         card: None,
         counts: Arc::default(),
     });
