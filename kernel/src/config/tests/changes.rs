@@ -390,14 +390,15 @@ fn every_change_is_applied_or_reported() {
             // The command line reads it each time.
             || running.kernel.registry != now.kernel.registry;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
-        let section = match key.as_str() {
-            "users" => "socket.users".to_owned(),
-            "groups" => "oauth.groups".to_owned(),
-            "group_scopes" => "oauth.group_scopes".to_owned(),
-            _ => section,
+        // What is told of an inline table is the key in it.
+        let (section, key) = match key.as_str() {
+            "users" => ("socket.users".to_owned(), "a"),
+            "groups" => ("oauth.groups".to_owned(), "b"),
+            "group_scopes" => ("oauth.group_scopes".to_owned(), "a"),
+            "require_claims" => ("oauth.broker.require_claims".to_owned(), "a"),
+            "clients" => ("oauth.broker.clients".to_owned(), "a"),
+            key => (section, key),
         };
-        let key = key.replace("users", "a").replace("groups", "b");
-        let key = key.replace("group_scopes", "a");
         let want = format!("[{section}] {key} changed: takes effect after `mgp down && mgp up`");
         assert_eq!(told, Vec::from_iter((fate != "live").then_some(want)));
     }
