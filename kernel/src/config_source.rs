@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use mgp_discovery::ConfigLookup;
+use mgp_platform::watch::{Depth, Watcher};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::Untrusted;
 use mgp_transports::http::listener_tls::ListenerTls;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 use crate::config::named_secrets::KernelLookup;
@@ -230,10 +230,10 @@ pub(crate) async fn watch_certificates(tls: Option<ListenerTls>) {
 fn start_watcher(
     files: &[PathBuf],
     is_watched: impl Fn(&PathBuf) -> bool + Send + 'static,
-) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
+) -> Option<(Watcher, mpsc::Receiver<()>)> {
     let (sender, changes) = mpsc::channel(1);
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(&is_watched)) {
+    let watcher = Watcher::new(move |changed: &[PathBuf]| {
+        if changed.iter().any(&is_watched) {
             // One pending change covers any number of changes.
             let _ = sender.try_send(());
         }
@@ -247,7 +247,7 @@ fn start_watcher(
     // Folders are watched, not files: editors replace files.
     let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
     for folder in folders.into_iter().filter(|f| f.is_dir()) {
-        if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+        if let Err(error) = watcher.add(folder, Depth::Folder) {
             tracing::warn!(folder = %folder.display(), %error, "this folder cannot be watched");
         }
     }

@@ -9,7 +9,6 @@ mod listeners;
 pub(crate) mod lock;
 mod machine;
 mod options;
-pub(crate) mod process;
 mod process_marks;
 pub(crate) mod running_kernel;
 mod secrets;
@@ -29,12 +28,14 @@ use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
+use mgp_platform::processes;
 use mgp_policy::GrantStore;
 use mgp_runtime::randomness;
 use mgp_runtime::{task, time};
 use mgp_store::audit::{AuditHandle, LogFolder};
 use mgp_store::{StorageHealth, Witnesses, audit};
 use mgp_tools::registrar::Registrations;
+use nix::sys::signal::Signal;
 use ractor::SpawnErr;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -153,7 +154,7 @@ pub(crate) fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
         println!("{}", mgp_servers::sandbox::probe());
         return ExitCode::SUCCESS;
     }
-    match mgp_servers::sandbox::launch(command) {
+    match mgp_platform::sandbox::launch(command) {
         Ok(code) => code.into(),
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "{why}");
@@ -358,8 +359,7 @@ async fn wait_for_signal() {
 
 /// Resolves when the terminal closes, unless the kernel was started to outlive it (`nohup`).
 async fn wait_for_hangup() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if ignores_signal(&status, nix::libc::SIGHUP) {
+    if processes::ignores_signal(Signal::SIGHUP) {
         return std::future::pending().await;
     }
     match signal(SignalKind::hangup()) {
@@ -377,23 +377,4 @@ async fn wait_for_stdin_end() {
     let mut ignored = [0; 64];
     // Input is ignored.
     while matches!(pipe.read(&mut ignored).await, Ok(1..)) {}
-}
-
-/// Whether a process with this `/proc/PID/status` ignores the signal.
-fn ignores_signal(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.unwrap_or_default() & (1 << (signal - 1)) != 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ignored_signals_are_read_from_the_mask() {
-        let status = "Name:\tmgp\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
-        assert!(ignores_signal(status, 1) && ignores_signal(status, 13));
-        assert!(!ignores_signal(status, 15) && !ignores_signal("", 1));
-    }
 }

@@ -6,7 +6,7 @@ mod server;
 use std::io;
 use std::path::Path;
 
-use notify::{RecursiveMode, Watcher};
+use mgp_platform::watch::{Depth, Watcher};
 use tokio::sync::mpsc;
 
 /// Serves the skills of a folder on stdin and stdout until stdin ends.
@@ -16,14 +16,11 @@ use tokio::sync::mpsc;
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
     let folder = folder.canonicalize()?;
     let (sender, changes) = mpsc::channel(1);
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| !event.kind.is_access()) {
-            // One pending change covers any number of changes.
-            let _ = sender.try_send(());
-        }
+    let watcher = Watcher::new(move |_| {
+        // One pending change covers any number of changes.
+        let _ = sender.try_send(());
     });
-    let watching =
-        watcher.and_then(|mut it| it.watch(&folder, RecursiveMode::Recursive).map(|()| it));
+    let watching = watcher.and_then(|mut it| it.add(&folder, Depth::Tree).map(|()| it));
     if let Err(error) = &watching {
         eprintln!("changes of the folder are not noticed: {error}");
     }

@@ -7,25 +7,23 @@
 //! A child gets exactly three descriptors: std opens every descriptor with `O_CLOEXEC`, and those that the kernel
 //! inherited are marked at its start.
 
-pub mod descendants;
 mod exit;
 mod program;
 mod spec;
-mod usage;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use mgp_platform::pipes;
+use mgp_platform::processes::{Process, ProcessHandle, ProcessSet, is_any_alive};
 use nix::sys::signal::Signal;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid};
-use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -36,15 +34,9 @@ pub use exit::{ChildExit, ExitCause};
 pub use program::SpawnError;
 #[cfg(test)]
 pub(crate) use spec::BASE_ENVIRONMENT;
-pub use spec::{ChildSpec, Launcher, MARK_VARIABLE, SERVER_PREFIX};
-pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
+pub use spec::{ChildSpec, Launcher};
 
 use crate::log::{self, ServerLog};
-use descendants::{Descendant, ProcessSet};
-
-/// Requested size of a child's pipes, in bytes: a frame of 64 KiB then passes without waiting for its reader. The system
-/// denies it to users with too many pipes; the default size works, too.
-const PIPE_SIZE: i32 = 256 << 10;
 
 /// How long a killed process may take to end. Only one that hangs in a system call needs it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,8 +51,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Child {
     leader: Pid,
-    /// Signals the leader whatever group it is in; `None` if the system has no pidfds.
-    handle: Option<OwnedFd>,
+    /// Signals the leader whatever group it is in.
+    handle: ProcessHandle,
     /// A launcher stays above the server and ends all of its processes on a signal.
     supervised: bool,
     processes: ProcessSet,
@@ -145,9 +137,8 @@ impl Child {
         let stderr = process.stderr.take().expect("stderr is piped");
         let child = Self {
             leader,
-            handle: rustix::process::Pid::from_raw(leader.as_raw())
-                .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
-            supervised: spec.launcher.is_some(),
+            handle: ProcessHandle::open(leader),
+            supervised: spec.launcher.as_ref().is_some_and(|it| it.stays),
             processes: ProcessSet::for_server(leader, &spec.kernel_mark, spec.id.as_str()),
             stdin: process.stdin.take(),
             stdout: process.stdout.take(),
@@ -156,8 +147,8 @@ impl Child {
             child_exits: exits,
             exit: None,
         };
-        child.stdin.iter().for_each(enlarge_pipe);
-        child.stdout.iter().for_each(enlarge_pipe);
+        child.stdin.iter().for_each(pipes::enlarge);
+        child.stdout.iter().for_each(pipes::enlarge);
         child
     }
 
@@ -241,11 +232,8 @@ impl Child {
     /// Signals the group, and the leader itself if it left the group.
     fn signal_leader(&self, signal: Signal) {
         self.processes.signal_groups(signal);
-        let number = rustix::process::Signal::from_named_raw(signal as i32);
-        if let (Some(handle), Some(number)) = (&self.handle, number)
-            && getpgid(Some(self.leader)) != Ok(self.leader)
-        {
-            let _ = pidfd_send_signal(handle, number);
+        if getpgid(Some(self.leader)) != Ok(self.leader) {
+            self.handle.signal(signal);
         }
     }
 
@@ -263,7 +251,7 @@ impl Child {
         let ending = async {
             while !living.is_empty() {
                 self.processes.signal(&living, signal);
-                while living.iter().any(Descendant::is_alive) {
+                while is_any_left(&living).await {
                     sleep(POLL_INTERVAL).await;
                 }
                 living = self.find_live().await;
@@ -272,24 +260,36 @@ impl Child {
         timeout(limit, ending).await.is_ok()
     }
 
-    /// Reads the process table, which takes some milliseconds: off the runtime's threads, and one read at a time, so that
-    /// many servers that end together do not use every core.
-    async fn find_live(&self) -> Vec<Descendant> {
-        static READS: Semaphore = Semaphore::const_new(1);
-        let _permit = READS.acquire().await;
+    async fn find_live(&self) -> Vec<Process> {
         let processes = self.processes.clone();
-        let looking = tokio::task::spawn_blocking(move || processes.find_live());
-        looking.await.unwrap_or_default()
+        read_table(move || processes.find_live()).await
     }
 
     /// False once the leader has ended; [`Child::stop`] reaps it.
     fn is_running(&self) -> bool {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.leader), flags) {
-            Ok(status) => status == WaitStatus::StillAlive,
-            Err(errno) => errno == Errno::EINTR,
+        let Some(leader) = rustix::process::Pid::from_raw(self.leader.as_raw()) else {
+            return false;
+        };
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(leader), flags) {
+            Ok(status) => status.is_none(),
+            Err(errno) => errno == Errno::INTR,
         }
     }
+}
+
+async fn is_any_left(processes: &[Process]) -> bool {
+    let processes = processes.to_vec();
+    read_table(move || is_any_alive(&processes)).await
+}
+
+/// Reads the process table, which takes some milliseconds: off the runtime's threads, and one read at a time, so that
+/// many servers that end together do not use every core.
+async fn read_table<T: Default + Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
+    static READS: Semaphore = Semaphore::const_new(1);
+    let _permit = READS.acquire().await;
+    let reading = tokio::task::spawn_blocking(read);
+    reading.await.unwrap_or_default()
 }
 
 impl Drop for Child {
@@ -308,10 +308,6 @@ impl Drop for Child {
             }
         }
     }
-}
-
-fn enlarge_pipe(pipe: &impl AsFd) {
-    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
 }
 
 #[cfg(test)]

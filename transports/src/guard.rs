@@ -36,8 +36,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts `exe args…`, which has to call [`run`] on its stdin. Needs a tokio runtime. An `exe` of `/proc/self/exe`
-    /// survives an upgrade of the file.
+    /// Starts `exe args…`, which has to call [`run`] on its stdin. Needs a tokio runtime. [`own_program`] survives
+    /// an upgrade of the file, if the system permits it.
+    ///
+    /// [`own_program`]: mgp_platform::processes::own_program
     ///
     /// # Errors
     /// The process cannot be started.

@@ -1,18 +1,20 @@
 //! The owner-only Unix socket: our own, and connections to other kernels' sockets.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use mgp_platform::files::{PinnedFile, SOCKET_PATH_MAX};
+use mgp_platform::peer::{self, Peer};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
-/// Longest path of a socket, in bytes: the system's field has 108, the last one is 0.
-pub(crate) const MAX_PATH: usize = 107;
+/// Longest path of a socket, in bytes.
+pub(crate) const MAX_PATH: usize = SOCKET_PATH_MAX;
 
 /// Connections that may wait to be accepted; the system applies its own bound.
 const BACKLOG: i32 = 1024;
@@ -65,9 +67,8 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Keeps our file open, so that its inode number is not reused while we may compare it. `None` if the file belongs to
-    /// somebody else.
-    handle: Option<File>,
+    /// Our file; `None` if it belongs to somebody else.
+    handle: Option<PinnedFile>,
 }
 
 impl SocketFile {
@@ -80,10 +81,11 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let Some(pin) = &self.handle else { return };
-        let (ours, current) = (pin.metadata(), self.path.symlink_metadata());
-        if ours.is_ok_and(|ours| current.is_ok_and(|current| id(ours) == id(current))) {
+        if self
+            .handle
+            .as_ref()
+            .is_some_and(|ours| ours.is_at(&self.path))
+        {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -201,10 +203,7 @@ fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     // Before the bind, so that the file never has any other permissions.
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    let pin = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_PATH | OFlag::O_NOFOLLOW).bits())
-        .open(path)?;
+    let pin = PinnedFile::open(path)?;
     let file = SocketFile {
         path: path.to_owned(),
         handle: Some(pin),
@@ -213,28 +212,12 @@ fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((UnixListener::from_std(socket.into())?, file))
 }
 
-/// The credentials of the peer, as the system reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnixPeer {
-    /// User.
-    pub uid: u32,
-    /// Main group.
-    pub(crate) gid: u32,
-    /// Process, if the system reports it.
-    pub(crate) pid: Option<i32>,
-}
-
 /// Reads the peer's credentials from the system.
 ///
 /// # Errors
 /// The socket option cannot be read.
-pub fn peer_credentials(stream: &UnixStream) -> io::Result<UnixPeer> {
-    let metadata = stream.peer_cred()?;
-    Ok(UnixPeer {
-        uid: metadata.uid(),
-        gid: metadata.gid(),
-        pid: metadata.pid(),
-    })
+pub fn peer_credentials(stream: &UnixStream) -> io::Result<Peer> {
+    peer::credentials(stream)
 }
 
 /// Connects to the socket of a kernel of this user, or of root.
@@ -275,7 +258,7 @@ mod tests {
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let near = connect(&path).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        let own = UnixPeer {
+        let own = Peer {
             uid: geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             pid: Some(std::process::id().cast_signed()),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgp_engine::clock::MonotonicTime;
-use rustix::time::{ClockId, clock_gettime};
+use mgp_platform::clock;
 use tokio::sync::Notify;
 
 static START: OnceLock<Instant> = OnceLock::new();
@@ -17,14 +17,11 @@ pub fn monotonic_now() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
 }
 
-/// Time since its first call, by a clock that continues during suspend: for deadlines of other nodes, which are not
+/// Time since its first call, by a clock that continues during suspend if the system has one: for deadlines of other nodes, which are not
 /// suspended. Not comparable with [`monotonic_now`].
 #[must_use]
 pub fn boottime_now() -> MonotonicTime {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-    let now = Duration::from_secs(seconds) + Duration::from_nanos(nanos);
+    let now = clock::boottime();
     let start = BOOTTIME_START.get_or_init(|| now);
     MonotonicTime::new(now.saturating_sub(*start))
 }

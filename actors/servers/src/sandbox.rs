@@ -2,23 +2,12 @@
 //! launcher start the server under its policy. Used by the supervisors of servers, and for the process that runs
 //! the embedding model.
 //!
-//! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
-//! The launcher is the kernel's own program, started again with a hidden argument.
+//! The launcher is the kernel's own program, started again with a hidden argument ([`mgp_platform::sandbox`]).
 
 mod egress;
-mod exec;
-mod init;
-mod kernel_confinement;
-mod launcher_main;
-mod leader;
-mod mount_view;
-mod nofollow;
 mod path_resolution;
-mod privileges;
 mod probe;
 mod program_pins;
-mod seccomp;
-mod step;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use mgp_engine::servers::sandbox::{ProgramPaths, SandboxConfig, SandboxPolicy, SandboxSupport};
+use mgp_platform::sandbox::{
+    KERNEL_PID_VARIABLE, LAUNCH_ARGUMENT, LAUNCHER_STAYS, NOT_HELD, POLICY_VARIABLE,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -40,18 +32,10 @@ use mgp_store::removal;
 use path_resolution::{PathAccess, PathResolver, is_within};
 
 pub(crate) use egress::{EgressProxy, EgressSocket};
-pub use kernel_confinement::confine_kernel_process;
-pub use launcher_main::launch;
 pub use probe::probe;
 pub(crate) use program_pins::check_seal;
 pub use program_pins::{compute_sha256, find_change, pin_programs};
 
-/// The variable with the policy; removed by the launcher.
-const POLICY_VAR: &str = "MGP_SANDBOX_POLICY";
-/// The variable with the kernel's process id: the server must not outlive that process.
-const KERNEL_PID_VAR: &str = "MGP_SANDBOX_KERNEL";
-/// The launcher's hidden argument, before the program.
-const LAUNCH_ARG: &str = "__sandbox";
 /// The bytes of a script's first line that the system reads.
 const SHEBANG_BYTES_MAX: u64 = 256;
 /// How many levels of scripts that interpret scripts are followed, as the system does.
@@ -182,7 +166,13 @@ impl Sandboxes {
             }
             let mut policy = SandboxPolicy::for_server(&granted, &rules, &paths, machine);
             policy.user = user;
-            let mut report = policy.report(&granted, &rules, &paths);
+            let mut report = match NOT_HELD {
+                None => policy.report(&granted, &rules, &paths),
+                Some(why) => Sandbox {
+                    missing: vec![why.to_owned()],
+                    ..Sandbox::default()
+                },
+            };
             notes.extend(resolver.finish(&mut policy));
             report.notes.extend(notes);
             if user.is_some() {
@@ -225,11 +215,15 @@ impl Sandboxes {
         let policy = serde_json::to_string(policy).expect("a policy is always JSON");
         spec.launcher = Some(Launcher {
             exe: self.exe.clone(),
-            args: vec![LAUNCH_ARG.to_owned(), "--".to_owned()],
+            args: vec![LAUNCH_ARGUMENT.to_owned(), "--".to_owned()],
             env: BTreeMap::from([
-                (POLICY_VAR.to_owned(), policy),
-                (KERNEL_PID_VAR.to_owned(), std::process::id().to_string()),
+                (POLICY_VARIABLE.to_owned(), policy),
+                (
+                    KERNEL_PID_VARIABLE.to_owned(),
+                    std::process::id().to_string(),
+                ),
             ]),
+            stays: LAUNCHER_STAYS,
         });
         spec
     }

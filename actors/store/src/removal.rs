@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
-use rustix::fs::{chmodat, fstat, openat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{chmodat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// Maximum number of names read at once: a folder may hold more than fits into memory.
@@ -69,8 +69,9 @@ fn move_up(folder: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> 
     loop {
         *moved += 1;
         let to = format!("removed-{moved}");
-        match renameat_with(folder, name.as_c_str(), top, to, RenameFlags::NOREPLACE) {
-            Err(Errno::EXIST) => {}
+        // An empty folder of that name is replaced: it is to be removed, too.
+        match renameat(folder, name.as_c_str(), top, to) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
             done => return Ok(done?),
         }
     }
@@ -92,8 +93,7 @@ fn try_remove(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
 
 /// Opens a folder without following links; the owner's permissions may be missing.
 fn open_folder(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
-    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let found = fstat(openat(&at, name, handle, Mode::empty())?)?;
+    let found = statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let mode = Mode::from_raw_mode(found.st_mode);
     let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
     if is_folder && !mode.contains(Mode::RWXU) {

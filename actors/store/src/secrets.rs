@@ -4,18 +4,17 @@
 //! because the command line and a kernel may change it concurrently. Reads take no lock, as files are replaced
 //! atomically. All of this blocks on the disk, so tasks call it on a blocking thread.
 
-mod keyring;
 mod sealed_file;
 
 use std::path::{Path, PathBuf};
 
 use mgp_engine::store::secrets::{SecretError, SecretRecord, check_name, check_value};
+use mgp_platform::keyring::{Keyring, KeyringItem};
 use mgp_runtime::time::unix_ms;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use mgp_engine::store::secrets::Namespace;
 
-use self::keyring::{Keyring, KeyringItem};
 use self::sealed_file::SealedFiles;
 
 /// Where secrets are stored, and how they are read. Cheap to clone; holds no secret.

@@ -2,16 +2,18 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, PipeReader, Read, Write};
 use std::os::fd::AsFd;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::termios::{
     FlushArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
 };
+use nix::unistd::Pid;
 
 use super::failure::Failure;
 
@@ -25,6 +27,9 @@ const TERMINATION_SIGNALS: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
+/// The one that this process sends itself to stop receiving them.
+const RELEASE: Signal = Signal::SIGQUIT;
+
 /// The terminal without echo, from before the first question on: a secret may be pasted right after it. Input typed
 /// ahead answers the next question.
 ///
@@ -33,8 +38,7 @@ const TERMINATION_SIGNALS: [Signal; 4] = [
 pub(super) struct HiddenInput {
     terminal: File,
     saved_termios: Termios,
-    signals: SignalFd,
-    saved_mask: SigSet,
+    signals: BlockedSignals,
     /// Input not yet consumed: one read at most.
     read_ahead: VecDeque<u8>,
 }
@@ -57,10 +61,8 @@ impl HiddenInput {
         keys[SpecialCharacterIndices::VTIME as usize] = 0;
         // No Ctrl-Z: the shell would get this terminal without echo.
         keys[SpecialCharacterIndices::VSUSP as usize] = 0;
-        let ending: SigSet = TERMINATION_SIGNALS.into_iter().collect();
         let unseen = Self {
-            signals: SignalFd::with_flags(&ending, SfdFlags::SFD_CLOEXEC)?,
-            saved_mask: ending.thread_swap_mask(SigmaskHow::SIG_BLOCK)?,
+            signals: BlockedSignals::block()?,
             terminal,
             saved_termios: before,
             read_ahead: VecDeque::new(),
@@ -96,7 +98,7 @@ impl HiddenInput {
     fn next_byte(&mut self) -> Result<Option<u8>, Failure> {
         while self.read_ahead.is_empty() {
             let mut ready = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.received.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut ready, PollTimeout::NONE) {
@@ -123,7 +125,52 @@ impl Drop for HiddenInput {
         // A closed terminal needs no restoring.
         let _ = tcflush(&self.terminal, FlushArg::TCIFLUSH);
         let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.saved_termios);
-        // A pending signal ends the process here.
+        self.signals.unblock();
+    }
+}
+
+/// The signals that end the command, received by a thread of their own (sigwait(3)) while they are blocked.
+struct BlockedSignals {
+    saved_mask: SigSet,
+    /// Readable once one was received.
+    received: PipeReader,
+    signal: Receiver<Signal>,
+}
+
+impl BlockedSignals {
+    fn block() -> io::Result<Self> {
+        let ending: SigSet = TERMINATION_SIGNALS.into_iter().collect();
+        let (received, mut wake) = io::pipe()?;
+        let (sender, signal) = mpsc::channel();
+        let saved_mask = ending.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let receiving = thread::Builder::new().spawn(move || {
+            if let Ok(signal) = ending.wait() {
+                let _ = sender.send(signal);
+                let _ = wake.write_all(b"s");
+            }
+        });
+        if let Err(error) = receiving {
+            let _ = saved_mask.thread_set_mask();
+            return Err(error);
+        }
+        Ok(Self {
+            saved_mask,
+            received,
+            signal,
+        })
+    }
+
+    /// A received signal ends the process here.
+    fn unblock(&self) {
+        let received = self.signal.try_recv();
+        if received.is_err() {
+            // Ends the thread, which otherwise takes the next signal.
+            let _ = kill(Pid::this(), RELEASE);
+            let _ = self.signal.recv();
+        }
+        if let Ok(signal) = received {
+            let _ = raise(signal);
+        }
         let _ = self.saved_mask.thread_set_mask();
     }
 }

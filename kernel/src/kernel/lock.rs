@@ -1,8 +1,7 @@
 //! The lock on a data folder: a second kernel on it is rejected (PRJ-009). The system releases it when the process
 //! ends, however it ends.
 //!
-//! Two things are locked. The folder itself, which cannot be removed meanwhile: a folder cannot be opened for writing,
-//! so an open file description holds a read lock, which a second kernel sees. And the file
+//! Two things are locked. The folder itself, if the system can lock one: it cannot be removed meanwhile. And the file
 //! `kernel.lock`, by which kernels of older versions are rejected and reject this one.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,12 +12,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use mgp_store::{explain_io_error, regular_file};
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
 use serde::Deserialize;
 
-use super::process::{ProcessIdentity, ProcessState};
 use crate::paths::{ensure_private_folder, is_exclusively_owned, read_owned_json};
+use mgp_platform::lock;
+use mgp_platform::processes::{ProcessIdentity, ProcessState};
 
 /// The lock file in a data folder; it contains the process id.
 pub(super) const LOCK_FILE: &str = "kernel.lock";
@@ -73,7 +71,7 @@ pub(crate) fn acquire(data_dir: &Path) -> Result<FolderLock, String> {
 
 fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
     let folder = File::open(data_dir)?;
-    if is_held(&folder) {
+    if lock::is_folder_locked(&folder) {
         return Ok(None);
     }
     let path = data_dir.join(LOCK_FILE);
@@ -87,35 +85,18 @@ fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
     // Another kernel may start at the same time, and the file may be removed at any time.
     let found = file.metadata()?;
     let is_there = fs::metadata(&path).is_ok_and(|there| there.ino() == found.ino());
-    let is_certain = is_there && !is_held(&folder);
+    let is_certain = is_there && !lock::is_folder_locked(&folder);
     Ok(is_certain.then_some(FolderLock {
         file,
         _folder: folder,
     }))
 }
 
-/// Locks a folder until all copies of this description are closed. Some network file systems do not support it:
-/// there only the lock file counts.
+/// Locks a folder until all copies of this description are closed. Some systems and network file systems do not support
+/// it: there only the lock file counts.
 fn lock_shared(folder: &File) {
-    if let Err(error) = fcntl(folder, FcntlArg::F_OFD_SETLK(&flock_request(libc::F_RDLCK))) {
+    if let Err(error) = lock::lock_folder(folder) {
         tracing::debug!(%error, "the data folder itself cannot be locked");
-    }
-}
-
-/// Whether another open file description holds the folder.
-fn is_held(folder: &File) -> bool {
-    let mut request = flock_request(libc::F_WRLCK);
-    let answered = fcntl(folder, FcntlArg::F_OFD_GETLK(&mut request));
-    answered.is_ok() && i32::from(request.l_type) != libc::F_UNLCK
-}
-
-fn flock_request(kind: i32) -> libc::flock {
-    libc::flock {
-        l_type: kind.try_into().expect("a small number"),
-        l_whence: libc::SEEK_SET.try_into().expect("a small number"),
-        l_start: 0,
-        l_len: 1,
-        l_pid: 0,
     }
 }
 
@@ -125,7 +106,7 @@ pub(crate) fn find_holder(data_dir: &Path) -> Option<i32> {
     if !is_exclusively_owned(data_dir) {
         return None;
     }
-    let by_folder = File::open(data_dir).is_ok_and(|folder| is_held(&folder));
+    let by_folder = File::open(data_dir).is_ok_and(|folder| lock::is_folder_locked(&folder));
     let file = regular_file::open(&data_dir.join(LOCK_FILE)).ok();
     let by_file = file.and_then(|file| is_locked(file.try_lock_shared()).ok());
     (by_folder || by_file == Some(true))

@@ -1,7 +1,5 @@
 //! The ways to announce something.
 
-mod desktop;
-
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -11,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use mgp_platform::desktop;
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::{run_bounded, task};
 use mgp_transports::http::client::{Client, parse_url};

@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
+use mgp_platform::processes::MARK_VARIABLE;
+use mgp_platform::sandbox::SERVER_PREFIX;
 use mgp_protocol::ids::ServerId;
-
-/// The variable that marks a server and all its descendants: `<kernel_mark>:<id>`.
-pub const MARK_VARIABLE: &str = "MGP_SERVER";
 
 /// Variables that every server inherits from the kernel: the user, the locale, and certificates. `LC_*` belongs to them,
 /// too.
@@ -46,10 +45,9 @@ pub struct Launcher {
     /// Its own variables. It receives the server's under [`SERVER_PREFIX`], so that they do not affect the launcher, which
     /// is not sandboxed yet.
     pub env: BTreeMap<String, String>,
+    /// It stays above the server, and ends all of its processes on SIGQUIT.
+    pub stays: bool,
 }
-
-/// The prefix of a server's variables in a launcher's environment.
-pub const SERVER_PREFIX: &str = "MGP_FOR_SERVER_";
 
 /// What is needed to start a server.
 #[derive(Clone)]

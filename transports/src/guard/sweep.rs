@@ -1,9 +1,9 @@
 //! Ends the processes that a killed kernel with a killed guard left behind.
 
+use mgp_platform::processes::ProcessSet;
 use nix::sys::signal::Signal;
 
 use super::watch::{GRACE, KILL_TIMEOUT, wait_until_gone};
-use crate::child::descendants::ProcessSet;
 
 /// The processes that were found, and those that remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use mgp_platform::processes::{Process, ProcessSet};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp};
-
-use crate::child::descendants::{Descendant, ProcessSet};
 
 /// Watched groups: far more than the servers of one machine. Further ones are found by their mark alone.
 const MAX_GROUPS: usize = 4096;
@@ -89,7 +88,7 @@ fn take_line(bytes: &[u8], line: &mut Vec<u8>) -> (usize, bool) {
 struct GuardedGroups {
     mark: Option<String>,
     /// Groups, each with its leader at the time of the command.
-    groups: HashMap<i32, Option<Descendant>>,
+    groups: HashMap<i32, Option<Process>>,
 }
 
 impl GuardedGroups {
@@ -117,7 +116,7 @@ impl GuardedGroups {
         };
         if group > 1 && group != getpgrp().as_raw() && self.groups.len() < MAX_GROUPS {
             self.groups
-                .insert(group, Descendant::read(Pid::from_raw(group)));
+                .insert(group, Process::read(Pid::from_raw(group)));
         }
     }
 
@@ -143,9 +142,9 @@ impl GuardedGroups {
     /// Skips groups whose leader is another process now: the number was reused. A leader that has ended keeps its number
     /// from being reused as long as its group has members.
     fn groups(&self) -> Vec<Pid> {
-        let ours = |(group, leader): (&i32, &Option<Descendant>)| {
+        let ours = |(group, leader): (&i32, &Option<Process>)| {
             let group = Pid::from_raw(*group);
-            let now = Descendant::read(group);
+            let now = Process::read(group);
             (now.is_none() || now == *leader).then_some(group)
         };
         self.groups.iter().filter_map(ours).collect()
@@ -212,7 +211,7 @@ mod tests {
         let mut groups = GuardedGroups::default();
         groups.groups.insert(own.as_raw(), None);
         assert_eq!(groups.groups(), []);
-        groups.groups.insert(own.as_raw(), Descendant::read(own));
+        groups.groups.insert(own.as_raw(), Process::read(own));
         assert_eq!(groups.groups(), [own]);
     }
 }

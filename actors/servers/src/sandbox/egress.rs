@@ -1,16 +1,13 @@
 //! The only way out of a sandboxed server whose destinations are limited: an HTTP proxy in the kernel's process, which
 //! listens in the network namespace of the server. Nothing else is reachable there; UDP and DNS lead nowhere.
 //!
-//! The launcher makes the listener in the new namespace and sends it to the kernel through a socket that it opened
-//! before (unix(7), `SCM_RIGHTS`).
+//! The launcher makes the listener in the new namespace, and sends it to the kernel.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, TcpListener as StdListener};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +15,16 @@ use std::time::Duration;
 use mgp_engine::servers::egress::{
     Destination, EgressRule, EgressScope, ProxyRequest, find_scope, parse_proxy_request,
 };
+use mgp_platform::sandbox::{PROXY_PORT, bind_socket, receive_listener};
 use mgp_runtime::{EventSink, randomness};
 use mgp_transports::http::address_scope::AddressScope;
 use mgp_transports::http::client::Client;
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
-};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The port of the proxy in the server's network, which has no other ports yet.
-const PROXY_PORT: u16 = 3128;
 /// Open connections of one server; more wait in the backlog.
 const CONNECTIONS_MAX: usize = 64;
 /// Longest head of a request, in bytes.
@@ -84,7 +72,7 @@ impl EgressSocket {
             "egress-{:016x}",
             u64::from_ne_bytes(randomness::random_bytes())
         );
-        let listener = StdUnixListener::bind(short_path(&File::open(folder)?, &name))?;
+        let listener = bind_socket(&File::open(folder)?, &name)?;
         listener.set_nonblocking(true)?;
         let path = folder.join(name);
         Ok(Self { path, listener })
@@ -98,7 +86,7 @@ impl EgressSocket {
     async fn receive_listener(&self) -> io::Result<TcpListener> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
         let (stream, _) = listener.accept().await?;
-        let receiving = stream.async_io(Interest::READABLE, || receive_descriptor(&stream));
+        let receiving = stream.async_io(Interest::READABLE, || receive_listener(&stream));
         let listener = StdListener::from(receiving.await?);
         listener.set_nonblocking(true)?;
         TcpListener::from_std(listener)
@@ -108,96 +96,6 @@ impl EgressSocket {
 impl Drop for EgressSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// A path of at most 108 bytes (unix(7)), whatever the folder's. The folder must stay open while it is used.
-fn short_path(folder: &File, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
-}
-
-fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(
-        stream,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let received = control.drain().find_map(|message| {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            descriptors.next()
-        } else {
-            None
-        }
-    });
-    received.ok_or_else(|| io::Error::other("the launcher sent no listener"))
-}
-
-/// In the launcher, before it enters the namespaces: the connection to the kernel.
-pub(super) fn connect(socket: &Path) -> Result<StdUnixStream, String> {
-    let name = socket.file_name().unwrap_or_default().to_string_lossy();
-    let folder = File::open(socket.parent().unwrap_or(Path::new("/")));
-    let connected = folder.and_then(|folder| StdUnixStream::connect(short_path(&folder, &name)));
-    connected.map_err(|e| format!("the kernel's socket for its proxy: {e}"))
-}
-
-/// In the launcher, inside the network namespace: makes the listener and sends it to the kernel.
-pub(super) fn send_listener(kernel: &StdUnixStream) -> Result<(), String> {
-    raise_loopback().map_err(|e| format!("the loopback interface of its network: {e}"))?;
-    let failed = |e: io::Error| format!("the proxy of its network: {e}");
-    let listener = StdListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT)).map_err(failed)?;
-    let descriptors = [listener.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let sent = sendmsg(
-        kernel,
-        &[IoSlice::new(&[0])],
-        &mut control,
-        SendFlags::empty(),
-    );
-    sent.map(drop).map_err(|e| failed(e.into()))
-}
-
-/// `RTM_NEWLINK` with `IFF_UP` for the first interface (rtnetlink(7)): in a new namespace it is down.
-fn raise_loopback() -> Result<(), Errno> {
-    const MESSAGE_BYTES: u32 = 32;
-    const RTM_NEWLINK: u16 = 16;
-    const NLM_F_REQUEST_ACK: u16 = 1 | 4;
-    const NLMSG_ERROR: u16 = 2;
-    const LOOPBACK_INDEX: i32 = 1;
-    const IFF_UP: u32 = 1;
-    let mut message = Vec::new();
-    message.extend(MESSAGE_BYTES.to_ne_bytes());
-    message.extend(RTM_NEWLINK.to_ne_bytes());
-    message.extend(NLM_F_REQUEST_ACK.to_ne_bytes());
-    // Sequence number and sender.
-    message.extend([0; 8]);
-    // Family and type of the interface: any.
-    message.extend([0; 4]);
-    message.extend(LOOPBACK_INDEX.to_ne_bytes());
-    message.extend(IFF_UP.to_ne_bytes());
-    message.extend(IFF_UP.to_ne_bytes());
-    let route = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    let kernel = NetlinkAddr::new(0, 0);
-    sendto(route.as_raw_fd(), &message, &kernel, MsgFlags::empty())?;
-    let mut answer = [0; 256];
-    let length = recv(route.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    let answer = &answer[..length];
-    let kind = answer.get(4..6).and_then(|it| it.try_into().ok());
-    let error = answer.get(16..20).and_then(|it| it.try_into().ok());
-    match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
-        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
-        (Some(NLMSG_ERROR), Some(error)) => Err(Errno::from_raw(-error)),
-        _ => Err(Errno::EPROTO),
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_system_path};
+use mgp_platform::files;
 
 /// The maximum of links followed in one path, as in the system.
 const LINKS_MAX: usize = 40;
@@ -79,8 +80,8 @@ impl PathResolver {
     /// # Errors
     /// The reason why it is not opened, as text.
     pub(super) fn resolve(&mut self, path: &Path, to: PathAccess) -> Result<PathBuf, String> {
-        // `/proc` differs for each process: other processes would see other files.
-        if !path.is_absolute() || path.starts_with("/proc") {
+        // Other processes would see other files there.
+        if !path.is_absolute() || files::is_per_process(path) {
             return Ok(path.to_owned());
         }
         let mut rest: Vec<_> = components(path).collect();

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use mgp_engine::servers::sandbox::SandboxPolicy;
+use mgp_platform::files;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// User ids that systems reserve for dynamic users.
@@ -119,7 +120,7 @@ pub(super) fn find_unreachable(policy: &SandboxPolicy) -> Vec<String> {
     for (paths, needed, word) in opened {
         for path in paths
             .iter()
-            .filter(|path| !path.starts_with("/proc") && !path.starts_with("/dev"))
+            .filter(|path| !files::is_per_process(path) && !path.starts_with("/dev"))
         {
             let Ok(found) = fs::metadata(path) else {
                 continue;

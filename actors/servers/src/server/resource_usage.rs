@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::resources::{ResourceLimits, ResourceUsage};
+use mgp_platform::processes::{ProcessTree, ProcessUsage, measure_all, measure_self};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::health::ResourcesInUse;
-use mgp_transports::child::{ProcessTree, ProcessUsage, measure_all, measure_self};
 use tokio::sync::{Semaphore, watch};
 
 use mgp_runtime::task;
@@ -132,7 +132,7 @@ impl ResourceMonitor {
     ) -> TrackedGeneration {
         let tree = RunningTree {
             generation,
-            tree: ProcessTree::new(leader, kernel_mark, marked),
+            tree: ProcessTree::new(leader, kernel_mark, marked.as_str()),
         };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.insert(leader, tree);

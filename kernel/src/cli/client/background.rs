@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use mgp_platform::processes::{ProcessIdentity, ProcessState};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Stop};
 use mgp_runtime::time::unix_ms;
@@ -24,7 +25,6 @@ use super::progress::ProgressLine;
 use super::socket::ConnectRetries;
 use crate::cli::failure::{Failure, KernelAbsence};
 use crate::config;
-use crate::kernel::process::{ProcessIdentity, ProcessState};
 use crate::kernel::running_kernel::RunningKernel;
 use crate::kernel::user_environment;
 use crate::paths::ensure_private_folder;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
+use mgp_platform::peer;
 use mgp_protocol::jsonrpc::{self, ErrorObject, METHOD_NOT_FOUND, Message, RequestId};
 use mgp_protocol::mcp::{self, Method, elicitation};
 use mgp_protocol::mgp::door;
@@ -89,8 +90,8 @@ impl KernelClient {
         options: &ConnectOptions,
     ) -> Result<Self, Failure> {
         let stream = connect_socket(socket, holder).await?;
-        let peer = stream.peer_cred()?;
-        check_owner(peer.uid(), socket)?;
+        let peer = peer::credentials(&stream)?;
+        check_owner(peer.uid, socket)?;
         let (reader, writer) = stream.into_split();
         let mut client = Self {
             frames: Frames::new(reader),
@@ -100,7 +101,7 @@ impl KernelClient {
             prompt: None,
             is_interactive: options.is_interactive,
         };
-        let silence = ResponseTimer::start(socket, peer.pid());
+        let silence = ResponseTimer::start(socket, peer.pid);
         tokio::select! {
             done = client.initialize(options) => match done {
                 Err(Failure::ConnectionClosed) if client.frames.has_received() => return Err(closed_early_failure()),

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mgp_platform::processes::{ProcessIdentity, ProcessState};
+
 use crate::cli::failure::Failure;
-use crate::kernel::process::{ProcessIdentity, ProcessState};
 
 /// Limit for the kernel's answer to `initialize`.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,21 +1,17 @@
 //! A connection to the kernel with an opened endpoint, before client input is forwarded.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
+use mgp_platform::peer;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::door;
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, setsockopt, socket,
-    sockopt::{PeerCredentials, SendTimeout},
-};
-use nix::sys::time::{TimeVal, TimeValLike};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::line_reader::read_line;
 use crate::cli::client::{
@@ -76,29 +72,27 @@ fn connect(
         connected => connected,
     };
     let stream = stream.map_err(|e| connect_failure(&e, path))?;
-    let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
-    if of != Some(peer.uid()) {
-        check_owner(peer.uid(), path)?;
+    let peer = peer::credentials(&stream)?;
+    if of != Some(peer.uid) {
+        check_owner(peer.uid, path)?;
     }
-    let silence = ResponseTimer::start(path, Some(peer.pid()).filter(|pid| *pid > 0));
-    Ok((stream, peer.uid(), silence))
+    let silence = ResponseTimer::start(path, peer.pid);
+    Ok((stream, peer.uid, silence))
 }
 
 /// Connects within [`POLL_INTERVAL`]; [`backlog_is_full`] if the connection is not accepted.
 fn connect_with_timeout(path: &Path) -> io::Result<UnixStream> {
-    let address = UnixAddr::new(path)?;
-    let (unix, stream) = (AddressFamily::Unix, SockType::Stream);
-    let connecting: OwnedFd = socket(unix, stream, SockFlag::SOCK_CLOEXEC, None)?;
-    let millis = i64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(i64::MAX);
-    setsockopt(&connecting, SendTimeout, &TimeVal::milliseconds(millis))?;
+    let address = SockAddr::unix(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(POLL_INTERVAL))?;
     loop {
-        match nix::sys::socket::connect(connecting.as_raw_fd(), &address) {
-            Err(Errno::EINTR) => {}
+        match socket.connect(&address) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
             connected => break connected?,
         }
     }
-    setsockopt(&connecting, SendTimeout, &TimeVal::zero())?;
-    Ok(UnixStream::from(connecting))
+    socket.set_write_timeout(None)?;
+    Ok(UnixStream::from(OwnedFd::from(socket)))
 }
 
 /// Opens the endpoint, without passing the answer to the client.

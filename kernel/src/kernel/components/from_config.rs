@@ -21,6 +21,7 @@ use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::risk::ConfirmationPolicy;
 use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_engine::servers::sandbox;
+use mgp_platform::processes;
 use mgp_runtime::{TaskSupervisorHandle, randomness};
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::{Connector, LoginBackend, Logins, ProcessSpawner, ResourceMonitor};
@@ -56,7 +57,7 @@ fn embedding_options(kernel: &KernelConfig) -> EmbeddingOptions {
     EmbeddingOptions {
         embedding: kernel.discovery.embedding(),
         program: Program {
-            exe: "/proc/self/exe".into(),
+            exe: processes::own_program(),
             args: vec!["__embed".into()],
             timeout: MODEL_TIMEOUT,
         },
@@ -119,7 +120,7 @@ fn new_sandboxes(options: &KernelOptions) -> Sandboxes {
     let writable = servers.flat_map(|server| &server.sandbox.write);
     let writable = writable.chain(&options.loaded.kernel.discovery.registered.write);
     Sandboxes {
-        exe: "/proc/self/exe".into(),
+        exe: processes::own_program(),
         folder: options.data_dir.join("sandbox"),
         kernel_paths: files.chain(kernel_paths).collect(),
         home: std::env::home_dir(),

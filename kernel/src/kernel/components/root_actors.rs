@@ -8,6 +8,7 @@ use mgp_callers::RegisteredAgents;
 use mgp_doors::Revocation;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_platform::processes;
 use mgp_runtime::{Mailbox, TaskSupervisorHandle};
 use mgp_servers::{GuardActor, GuardHandle};
 use mgp_store::audit::AuditHandle;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Starts the guard, which ends all children when the kernel dies.
 pub(super) async fn start_guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
     let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
+        exe: processes::own_program(),
         args: vec!["__guard".into()],
         mark: mark.to_owned(),
     };

@@ -19,7 +19,7 @@ use super::frames::{EmbedReply, EmbeddingLane, encode_request};
 /// The program that runs the model, and its timeout.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its path. `/proc/self/exe` survives an upgrade of the file.
+    /// Its path. [`mgp_platform::processes::own_program`] is this program.
     pub exe: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use mgp_embedding::Embedder;
+use mgp_platform::sandbox;
 
 use super::frames::{EmbedReply, EmbedRequest, EmbeddingLane};
-use mgp_servers::sandbox;
 
 /// The limit of its private memory, in bytes. The model takes 4 MiB, each lane 6 for a batch, and each thread
 /// 2 for its stack.
@@ -27,7 +27,7 @@ pub fn serve() -> ExitCode {
     // Before the sandbox: this reads files.
     let threads = thread_count();
     lower_priority(NICE_REQUESTS);
-    let unapplied = sandbox::confine_kernel_process(MEMORY_BYTES_MAX);
+    let unapplied = sandbox::confine_to_compute(MEMORY_BYTES_MAX);
     let embedder = match Embedder::load(threads) {
         Ok(embedder) => embedder,
         Err(why) => {

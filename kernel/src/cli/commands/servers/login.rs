@@ -13,6 +13,7 @@ use mgp_engine::servers::login::record::LoginRecord;
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_engine::timestamps::render_rfc3339_ms;
+use mgp_platform::desktop::OPENER;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{List, PendingList};
@@ -391,12 +392,7 @@ fn show_address(context: &CliContext, under_way: &SignIn, no_browser: bool) -> R
 
 /// Without a shell; the URL is one word that begins with http, or the path of a page.
 pub(in crate::cli::commands) fn open_browser(url: &str) {
-    let opener = if cfg!(target_os = "macos") {
-        "open"
-    } else {
-        "xdg-open"
-    };
-    let mut command = Command::new(opener);
+    let mut command = Command::new(OPENER);
     command
         .arg(url)
         .stdin(Stdio::null())

@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use mgp_platform::desktop::SCREEN_VARIABLES;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::console::{ConsoleLink, End, EndResult, Link};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
@@ -52,7 +53,7 @@ pub(in crate::cli::commands) fn open_console(
 /// Whether a browser can be displayed here.
 fn has_screen() -> bool {
     let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set)
+    SCREEN_VARIABLES.is_empty() || SCREEN_VARIABLES.iter().any(set)
 }
 
 /// A page that redirects to the link. Every user of the machine can read the command lines of all programs, including

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use mgp_engine::env::{find_variables, interpolate};
+use mgp_platform::files;
 use mgp_protocol::redacted_url;
 use serde_json::{Value, json};
 use toml::{Table, Value as Toml};
@@ -275,20 +276,13 @@ fn resolve_file_read(
         // A file that does not exist now may be anything when it is read.
         (Err(_), _) | (_, Err(_)) => false,
     };
-    let shown = found.map_or_else(|_| joined.clone(), without_process_id);
+    let shown = found.map_or_else(|_| joined.clone(), files::to_any_process);
     let is_other = shown != joined || written != path;
     (
         shown.display().to_string(),
         is_other.then(|| written.to_owned()),
         !inside || written.contains('$'),
     )
-}
-
-/// `/proc/self` is a different folder for each process, so it is shown without the number.
-fn without_process_id(path: PathBuf) -> PathBuf {
-    let own = Path::new("/proc").join(std::process::id().to_string());
-    let inner = path.strip_prefix(own).map(Path::to_owned);
-    inner.map_or(path, |inner| Path::new("/proc/self").join(inner))
 }
 
 impl PlannedServer {

@@ -1,6 +1,6 @@
 //! `mgp service`: the kernel as a service of its user's session.
 //!
-//! Each system has its own module: `systemd` for Linux, `launchd` for macOS, where only the file is written. Other
+//! Each manager of services has its own module: `systemd`, and `launchd`, for which only the file is written. Other
 //! systems have no service; use `mgp up --detach`.
 
 mod launchd;
@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use mgp_platform::service::{MANAGER, ServiceManager};
 use mgp_store::{atomic_file, explain_io_error};
 use serde_json::{Value, json};
 
@@ -72,18 +73,18 @@ impl ServiceSpec {
     }
 
     fn service_files(&self, context: &CliContext) -> Result<Vec<ServiceFile>, Failure> {
-        if cfg!(target_os = "macos") {
-            return Ok(launchd::service_files(self));
+        match MANAGER {
+            ServiceManager::Launchd => Ok(launchd::service_files(self)),
+            ServiceManager::Systemd => {
+                let config_home = context.look_up.config_home.clone();
+                let config_home = config_home.unwrap_or_else(|| self.home.join(".config"));
+                systemd::unit_files(self, &config_home).map_err(Failure::Usage)
+            }
+            ServiceManager::Unknown => Err(Failure::Other(
+                "services of this system are not known here: `mgp up --detach` starts the kernel"
+                    .into(),
+            )),
         }
-        if cfg!(target_os = "linux") {
-            let config_home = context.look_up.config_home.clone();
-            let config_home = config_home.unwrap_or_else(|| self.home.join(".config"));
-            return systemd::unit_files(self, &config_home).map_err(Failure::Usage);
-        }
-        Err(Failure::Other(
-            "services of this system are not known here: `mgp up --detach` starts the kernel"
-                .into(),
-        ))
     }
 }
 
@@ -102,7 +103,7 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
         };
     }
     // Only systemd is called; other service managers load the file later.
-    let uses_systemd = cfg!(target_os = "linux") && !typed.write_only;
+    let uses_systemd = MANAGER == ServiceManager::Systemd && !typed.write_only;
     if uses_systemd {
         systemd::check_available().map_err(Failure::Other)?;
         if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {

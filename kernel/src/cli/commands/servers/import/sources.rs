@@ -8,6 +8,7 @@ use mgp_clients::{
     Client, ClientFile, ClientInput, DocumentForm, FileScope, ParsedClientFile, Platform,
     ProjectStarts, UserFolders, client_files, read_document,
 };
+use mgp_platform::desktop::HAS_LIBRARY_FOLDER;
 use mgp_store::regular_file;
 
 use crate::cli::args::Import;
@@ -176,7 +177,7 @@ fn client_folders(context: &CliContext) -> Result<UserFolders, Failure> {
         codex: codex
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| home.join(".codex")),
-        platform: if cfg!(target_os = "macos") {
+        platform: if HAS_LIBRARY_FOLDER {
             Platform::Mac
         } else {
             Platform::Linux

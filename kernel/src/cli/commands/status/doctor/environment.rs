@@ -1,8 +1,9 @@
 //! Compares the variables that the kernel passes to servers with those of this shell.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt;
+
+use mgp_platform::processes;
 
 use super::CheckContext;
 use super::finding::Finding;
@@ -43,7 +44,7 @@ pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
 
 /// The variables of a running process of this user.
 pub(super) fn process_environment(pid: u32) -> Option<Vec<(OsString, OsString)>> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = processes::read_environment(pid.cast_signed())?;
     let pairs = environment.split(|byte| *byte == 0).filter_map(|variable| {
         let at = variable.iter().position(|byte| *byte == b'=')?;
         let text = |bytes: &[u8]| OsString::from_vec(bytes.to_owned());

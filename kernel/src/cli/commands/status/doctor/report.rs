@@ -1,6 +1,7 @@
 //! A file for bug reports: findings, versions, the shape of the configuration and the end of the kernel's log, without
 //! secrets, tokens and the user's name.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use mgp_store::{atomic_file, explain_io_error};
+use nix::sys::utsname::uname;
 
 use super::CheckContext;
 use super::finding::Finding;
@@ -59,14 +61,15 @@ pub(super) fn write_report(
 }
 
 fn system_info() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let release = read("/etc/os-release");
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release
         .lines()
         .find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    let (kernel, arch) = (read("/proc/sys/kernel/osrelease"), std::env::consts::ARCH);
+    let (system, arch) = (uname(), std::env::consts::ARCH);
+    let system = system.map(|it| [it.sysname(), it.release()].join(OsStr::new(" ")));
+    let system = system.unwrap_or_default();
     let name = name.unwrap_or(std::env::consts::OS).trim_matches('"');
-    format!("{name}, Linux {}, {arch}", kernel.trim())
+    format!("{name}, {}, {arch}", system.display())
 }
 
 /// The transport of a server, without values.

@@ -1,8 +1,7 @@
 //! Checks that a running kernel reports: itself, its servers, its agents and the other nodes.
 
-use std::path::Path;
-
 use mgp_engine::timestamps::parse_rfc3339;
+use mgp_platform::processes;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::agents::{self, Agent};
 use mgp_protocol::mgp::kernel::nodes::{self, Cluster, NodeStatus};
@@ -50,7 +49,7 @@ pub(super) fn check_kernel(cx: &CheckContext<'_>) -> Vec<Finding> {
         let message = format!("it is version {}, and this program {own}", status.version);
         findings.push(Finding::warning(AREA, message).with_command("mgp down && mgp up --detach"));
     }
-    if !Path::new(&format!("/proc/{}", status.pid)).exists() {
+    if !processes::is_running(status.pid.cast_signed()) {
         findings.push(Finding::warning(
             AREA,
             "it runs in a container or on another machine",

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use mgp_platform::sandbox::NOT_HELD;
 use serde_json::Value;
 
 use super::CheckContext;
@@ -36,6 +37,19 @@ pub(super) fn check(_: &CheckContext<'_>) -> Vec<Finding> {
 }
 
 fn sandbox_level(machine: &Value) -> Finding {
+    if let Some(why) = NOT_HELD {
+        return Finding::warning(
+            AREA,
+            format!("servers that are trusted least are not held to {why}"),
+        )
+        .with_command(
+            "`required = true` in [sandbox] keeps them from starting; docs/platforms.md",
+        );
+    }
+    held_parts(machine)
+}
+
+fn held_parts(machine: &Value) -> Finding {
     let has = |part: &str| match &machine[part] {
         Value::Bool(has) => *has,
         Value::Number(level) => level.as_u64() != Some(0),
@@ -66,8 +80,8 @@ mod tests {
     #[test]
     fn missing_features_are_named() {
         let whole = json!({"landlock": 6, "seccomp": true, "root": false, "namespaces": true});
-        assert_eq!(sandbox_level(&whole).level, FindingLevel::Ok);
-        let less = sandbox_level(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));
+        assert_eq!(held_parts(&whole).level, FindingLevel::Ok);
+        let less = held_parts(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));
         assert_eq!(less.level, FindingLevel::Warning);
         assert!(less.render().contains("lacks landlock, namespaces"));
     }

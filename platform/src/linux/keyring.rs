@@ -11,6 +11,8 @@ use std::time::Duration;
 use dbus_secret_service::{Collection, EncryptionType, Error, SecretService};
 use secrecy::SecretString;
 
+pub use crate::KeyringItem;
+
 /// The timeout of a request, which is answered by a local program without user interaction.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two checks whether an earlier request has been answered.
@@ -20,43 +22,43 @@ const APPLICATION: &str = "mgp";
 
 /// The connection. Requests are serialized, so that a hung one blocks one thread at most.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keyring {
+pub struct Keyring {
     busy: Arc<AtomicBool>,
-}
-
-/// The attributes that identify an item.
-#[derive(Clone)]
-pub(super) struct KeyringItem {
-    /// Identifies the store: other homes of the same user have other secrets.
-    pub(super) store: String,
-    pub(super) space: &'static str,
-    pub(super) name: String,
 }
 
 impl Keyring {
     /// Whether a secret can be stored there now.
-    pub(super) fn state(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// There is no keyring, it is locked, or it does not answer.
+    pub fn state(&self) -> Result<(), String> {
         self.run_on_thread(|service| unlocked_collection(service).map(drop))
     }
 
     /// Stores a secret, replacing an earlier one.
-    pub(super) fn set(&self, item: KeyringItem, value: SecretString) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// There is no keyring, it is locked, or it does not answer.
+    pub fn set(&self, item: KeyringItem, value: SecretString) -> Result<(), String> {
         use secrecy::ExposeSecret;
         self.run_on_thread(move |service| {
             let label = format!("MGP: {}", item.name);
             let secret = value.expose_secret().as_bytes();
             let collection = unlocked_collection(service)?;
             let kept =
-                collection.create_item(&label, item.attributes(), secret, true, "text/plain");
+                collection.create_item(&label, attributes(&item), secret, true, "text/plain");
             kept.map(drop).map_err(|e| describe_error(&e))
         })
     }
 
     /// A secret; `None` if it is missing.
-    pub(super) fn get(&self, item: KeyringItem) -> Result<Option<SecretString>, String> {
+    ///
+    /// # Errors
+    /// There is no keyring, it is locked, or it does not answer.
+    pub fn get(&self, item: KeyringItem) -> Result<Option<SecretString>, String> {
         self.run_on_thread(move |service| {
             let found = service
-                .search_items(item.attributes())
+                .search_items(attributes(&item))
                 .map_err(|e| describe_error(&e))?;
             let Some(first) = found.unlocked.first() else {
                 return if found.locked.is_empty() {
@@ -72,10 +74,13 @@ impl Keyring {
     }
 
     /// Removes a secret if it exists.
-    pub(super) fn remove(&self, item: KeyringItem) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// There is no keyring, it is locked, or it does not answer.
+    pub fn remove(&self, item: KeyringItem) -> Result<(), String> {
         self.run_on_thread(move |service| {
             let found = service
-                .search_items(item.attributes())
+                .search_items(attributes(&item))
                 .map_err(|e| describe_error(&e))?;
             if !found.locked.is_empty() {
                 return Err(LOCKED.to_owned());
@@ -124,15 +129,13 @@ impl Keyring {
 const LOCKED: &str = "the keyring is locked; unlock it, and try again";
 const UNRESPONSIVE: &str = "the keyring does not answer";
 
-impl KeyringItem {
-    fn attributes(&self) -> HashMap<&str, &str> {
-        HashMap::from([
-            ("application", APPLICATION),
-            ("store", &self.store),
-            ("space", self.space),
-            ("name", &self.name),
-        ])
-    }
+fn attributes(item: &KeyringItem) -> HashMap<&str, &str> {
+    HashMap::from([
+        ("application", APPLICATION),
+        ("store", &item.store),
+        ("space", item.space),
+        ("name", &item.name),
+    ])
 }
 
 /// The collection for new items.

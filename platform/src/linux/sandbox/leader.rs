@@ -10,13 +10,10 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use mgp_engine::servers::sandbox::SandboxPolicy;
-use mgp_transports::child::MARK_VARIABLE;
-use mgp_transports::child::descendants::find_descendants;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -29,7 +26,9 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::mount_view::{self, MountView};
 use super::step::Step;
-use super::{KERNEL_PID_VAR, POLICY_VAR, egress, privileges};
+use super::{egress, privileges};
+use crate::processes::{MARK_VARIABLE, find_descendants, own_program};
+use crate::sandbox::{KERNEL_PID_VARIABLE, POLICY_VARIABLE, Policy};
 
 /// How long leftover processes may take to end after SIGTERM.
 const GRACE_TIME: Duration = Duration::from_millis(500);
@@ -44,7 +43,7 @@ const STOP_ROUNDS: usize = 50;
 /// The termination signals of the kernel, the guard and terminals.
 const TERMINATION_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, String> {
+pub(super) fn run(policy: &Policy, command: &[OsString]) -> Result<u8, String> {
     let kernel = open_kernel_pidfd()?;
     let signals = open_signalfd().map_err(|e| format!("signals: {e}"))?;
     if geteuid().is_root() && policy.user.is_none() {
@@ -53,7 +52,7 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|e| format!("/dev/null: {e}"))?;
     let cwd = std::env::current_dir().map_err(|e| format!("the working folder: {e}"))?;
-    let mut exe = PathBuf::from("/proc/self/exe");
+    let mut exe = own_program();
     let hold = if !policy.machine.namespaces {
         nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
         Containment::Subreaper
@@ -89,7 +88,7 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
 /// A pidfd of the kernel's process, to detect its end.
 fn open_kernel_pidfd() -> Result<OwnedFd, String> {
     let parent = getppid();
-    let expected = std::env::var(KERNEL_PID_VAR)
+    let expected = std::env::var(KERNEL_PID_VARIABLE)
         .ok()
         .and_then(|pid| pid.parse().ok());
     let number = rustix::process::Pid::from_raw(parent.as_raw());
@@ -117,7 +116,7 @@ fn open_signalfd() -> nix::Result<SignalFd> {
 }
 
 /// Enters the namespaces. Without root this needs a user namespace, in which this user is mapped to itself only.
-fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
+fn enter_namespaces(policy: &Policy) -> Result<(), String> {
     let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (user, group) = (geteuid(), getegid());
     let mut clone_flags =
@@ -146,7 +145,7 @@ fn start_init(exe: &Path, null: &File) -> Result<Child, String> {
     // Without a command it would probe the machine.
     init.args(["--", "init"]);
     let others = std::env::vars_os().map(|(name, _)| name);
-    for name in others.filter(|name| name != POLICY_VAR && name != MARK_VARIABLE) {
+    for name in others.filter(|name| name != POLICY_VARIABLE && name != MARK_VARIABLE) {
         init.env_remove(name);
     }
     let nowhere = null.try_clone().map_err(|e| e.to_string())?;

@@ -4,7 +4,6 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -13,13 +12,14 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, dup2_stderr, setsid};
 
 use super::privileges;
+use crate::sandbox::Policy;
 
 /// All processes in the namespace except this one.
 const ALL_PROCESSES: Pid = Pid::from_raw(-1);
 
 /// Runs as long as the leader, whose pipe is its stdin. A byte from the pipe means: send SIGTERM to all
 /// processes, and exit with the last one.
-pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
+pub(super) fn run(policy: &Policy) -> Result<u8, String> {
     let describe_error = |e: Errno| e.to_string();
     let all = SigSet::all();
     all.thread_block().map_err(describe_error)?;

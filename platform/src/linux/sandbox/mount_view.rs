@@ -7,12 +7,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::pivot_root;
 
 use super::nofollow;
+use crate::sandbox::Policy;
 
 /// Where the tree is built: exists on every system, and is usable again once the tree is the root.
 const TREE_BASE: &str = "/proc";
@@ -42,7 +42,7 @@ pub(super) struct MountView {
 
 impl MountView {
     /// Creates the view of a policy.
-    pub(super) fn from_policy(policy: &SandboxPolicy) -> Self {
+    pub(super) fn from_policy(policy: &Policy) -> Self {
         let mut view = Self {
             opened: BTreeMap::new(),
             links: policy.links.clone(),
@@ -248,7 +248,6 @@ fn unescape(text: &[u8]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::path_resolution::PathResolver;
     use super::*;
 
     #[test]
@@ -259,13 +258,15 @@ mod tests {
         fs::write(at("real/bin/python3.12"), "").unwrap();
         std::os::unix::fs::symlink("python3.12", at("real/bin/python")).unwrap();
         std::os::unix::fs::symlink(at("real"), at("venv")).unwrap();
-        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
-        let mut policy = SandboxPolicy {
-            read: vec![at("loop"), at("absent"), at("venv/bin/python")],
+        let policy = Policy {
+            read: vec![at("absent"), at("real/bin/python3.12")],
             write: vec![at("real/bin")],
-            ..SandboxPolicy::default()
+            links: BTreeMap::from([
+                (at("venv"), at("real")),
+                (at("real/bin/python"), "python3.12".into()),
+            ]),
+            ..Policy::default()
         };
-        PathResolver::default().finish(&mut policy);
         let view = MountView::from_policy(&policy);
         let opened: Vec<_> = view.opened.iter().collect();
         let program = at("real/bin/python3.12");

@@ -1,14 +1,10 @@
-//! The step of the launcher that this process runs, and the variables passed on to the server.
+//! The step of the launcher that this process runs.
 
 use std::env;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use mgp_transports::child::{MARK_VARIABLE, SERVER_PREFIX};
-
-use super::LAUNCH_ARG;
+use crate::sandbox::LAUNCH_ARGUMENT;
 
 /// The variable that names the step.
 const STEP_VAR: &str = "MGP_SANDBOX_STEP";
@@ -38,17 +34,8 @@ impl Step {
         let mut command = Command::new(exe);
         let name = Self::NAMES.iter().find(|(_, step)| *step == self);
         command
-            .arg(LAUNCH_ARG)
+            .arg(LAUNCH_ARGUMENT)
             .env(STEP_VAR, name.map_or("", |(n, _)| *n));
         command
     }
-}
-
-/// The server's environment, under its own names.
-pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
-    env::vars_os().filter_map(|(name, value)| {
-        let own = name.as_bytes().strip_prefix(SERVER_PREFIX.as_bytes());
-        let name_bytes = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
-        Some((std::ffi::OsStr::from_bytes(name_bytes).to_owned(), value))
-    })
 }

@@ -43,7 +43,7 @@ const ALLOWED_CALLS: &[i64] = &[
 ];
 
 /// Refuses all other calls to this thread permanently, and to the threads it starts.
-pub(in crate::sandbox) fn confine_to_compute() -> Result<(), String> {
+pub(in crate::linux::sandbox) fn confine_to_compute() -> Result<(), String> {
     let refuse = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
     let filter = SeccompFilter::new(denied_rules()?, refuse, SeccompAction::Allow, arch);

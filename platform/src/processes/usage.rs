@@ -1,24 +1,18 @@
 //! Resource usage of servers, from the process table: memory, processor time, descriptors, processes.
 //!
-//! One pass serves any number of servers: it reads `/proc/PID/stat` of every process once (some milliseconds for a few
-//! hundred), the environment of those that left their server's tree, and the descriptors of servers' processes.
+//! One pass serves any number of servers: it reads every process once (some milliseconds for a few hundred), the
+//! environment of those that left their server's tree, and the descriptors of servers' processes.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read;
 use std::time::Duration;
 
-use mgp_protocol::ids::ServerId;
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 
-use super::descendants::{Descendant, ProcStat, ProcessSet};
+use super::{Process, ProcessSet, Row};
+use crate::system::table;
 
 /// Most processes that are read in one pass; on a machine with more the values are too low.
 const MAX_PROCESSES: usize = 65_536;
-/// Most bytes of an environment that are read: the mark of a server is in its first kilobytes.
-const MAX_ENVIRONMENT: u64 = 256 << 10;
-/// Most descriptors that are counted one by one, if the system does not report their number.
-const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// The resource usage of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +34,11 @@ pub struct ProcessTree(ProcessSet);
 impl ProcessTree {
     /// The processes below this leader, in its group or with its mark.
     #[must_use]
-    pub fn new(leader: i32, kernel_mark: &str, id: &ServerId) -> Self {
+    pub fn new(leader: i32, kernel_mark: &str, id: &str) -> Self {
         Self(ProcessSet::for_server(
             Pid::from_raw(leader),
             kernel_mark,
-            id.as_str(),
+            id,
         ))
     }
 }
@@ -67,59 +61,27 @@ pub fn measure_all(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
 #[must_use]
 pub fn measure_self() -> ProcessUsage {
     let mut usage = ProcessUsage::default();
-    let own = ProcessRow::read(Pid::this());
+    let own = table::read(Pid::this());
     own.iter().for_each(|row| usage.add(row));
     usage
 }
 
 impl ProcessUsage {
-    fn add(&mut self, row: &ProcessRow) {
+    fn add(&mut self, row: &Row) {
         self.memory = self.memory.saturating_add(row.memory);
         self.cpu = self.cpu.saturating_add(row.cpu);
-        let open = count_descriptors(row.process.pid);
+        let open = table::count_descriptors(row.process.pid);
         self.descriptors = self.descriptors.saturating_add(open);
         self.processes += 1;
     }
 }
 
-struct ProcessRow {
-    process: Descendant,
-    memory: u64,
-    cpu: Duration,
-}
-
-impl ProcessRow {
-    fn read(pid: Pid) -> Option<Self> {
-        let stat = ProcStat::read(pid)?;
-        Some(Self {
-            process: stat.to_descendant(pid)?,
-            memory: stat
-                .pages()
-                .saturating_mul(sysconf_or(SysconfVar::PAGE_SIZE, 4096)),
-            cpu: Duration::from_secs(1)
-                .saturating_mul(u32::try_from(stat.ticks()).unwrap_or(u32::MAX))
-                / u32::try_from(sysconf_or(SysconfVar::CLK_TCK, 100)).unwrap_or(100),
-        })
-    }
-}
-
-fn sysconf_or(what: SysconfVar, usual: u64) -> u64 {
-    let reported = sysconf(what).ok().flatten();
-    reported
-        .and_then(|reported| u64::try_from(reported).ok())
-        .filter(|reported| *reported > 0)
-        .unwrap_or(usual)
-}
-
 /// All running processes.
-struct ProcessTable(Vec<ProcessRow>);
+struct ProcessTable(Vec<Row>);
 
 impl ProcessTable {
     fn read() -> Self {
-        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let rows = numbers.filter_map(|number| ProcessRow::read(Pid::from_raw(number)));
-        Self(rows.take(MAX_PROCESSES).collect())
+        Self(table::read_all().take(MAX_PROCESSES).collect())
     }
 
     /// The tree of each process: that of its nearest ancestor with a known tree.
@@ -153,7 +115,7 @@ impl ProcessTable {
             if owner.is_some() || row.process.pid == own || trees.is_empty() {
                 continue;
             }
-            let Some(all) = read_environment(row.process.pid) else {
+            let Some(all) = table::environment_start(row.process.pid) else {
                 continue;
             };
             let is_marked = |tree: &ProcessTree| tree.0.is_marked_environment(&row.process, &all);
@@ -162,32 +124,16 @@ impl ProcessTable {
     }
 }
 
-fn find_owner(trees: &[ProcessTree], process: &Descendant) -> Option<usize> {
+fn find_owner(trees: &[ProcessTree], process: &Process) -> Option<usize> {
     trees
         .iter()
         .position(|tree| tree.0.contains_group_member(process))
 }
 
-fn read_environment(pid: Pid) -> Option<Vec<u8>> {
-    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
-    let mut all = Vec::new();
-    file.take(MAX_ENVIRONMENT).read_to_end(&mut all).ok()?;
-    Some(all)
-}
-
-fn count_descriptors(pid: Pid) -> u64 {
-    let folder = format!("/proc/{pid}/fd");
-    match fs::metadata(&folder).map(|folder| folder.len()) {
-        Ok(0) | Err(_) => {
-            let open = fs::read_dir(&folder).into_iter().flatten();
-            open.take(MAX_DESCRIPTORS).count() as u64
-        }
-        Ok(count) => count,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -219,8 +165,8 @@ mod tests {
             .read_exact(&mut byte)
             .unwrap();
         let leader = shell.id().cast_signed();
-        let tree = ProcessTree::new(leader, "nobody", &ServerId::new("a"));
-        let none = ProcessTree::new(i32::MAX, "nobody", &ServerId::new("b"));
+        let tree = ProcessTree::new(leader, "nobody", "a");
+        let none = ProcessTree::new(i32::MAX, "nobody", "b");
         let [usage, nothing] = measure_all(&[tree, none])[..] else {
             panic!("one for each");
         };

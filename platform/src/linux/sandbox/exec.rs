@@ -14,13 +14,12 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
-use mgp_engine::servers::sandbox::SandboxPolicy;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::Resource;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, access, setsid};
 
-use super::step::environment;
 use super::{mount_view, nofollow, privileges, seccomp};
+use crate::sandbox::{Policy, server_environment};
 
 /// The maximum of message queues in the IPC namespace; each may hold 16 KiB.
 const MESSAGE_QUEUES_MAX: &str = "16";
@@ -35,7 +34,7 @@ const LAUNCHER_PROCESSES: u64 = 2;
 /// Executes the server and returns only on failure, with the reason. Without a program nothing is executed, and
 /// the process exits with success.
 pub(super) fn become_server(
-    policy: &SandboxPolicy,
+    policy: &Policy,
     program: &OsStr,
     name: &OsStr,
     args: &[OsString],
@@ -50,12 +49,16 @@ pub(super) fn become_server(
         return why;
     }
     let mut server = Command::new(program);
-    server.arg0(name).args(args).env_clear().envs(environment());
+    server
+        .arg0(name)
+        .args(args)
+        .env_clear()
+        .envs(server_environment());
     format!("{}: {}", PathBuf::from(program).display(), server.exec())
 }
 
 /// Applies all restrictions or fails, because they were already reported as applied.
-fn confine(policy: &SandboxPolicy) -> Result<(), String> {
+fn confine(policy: &Policy) -> Result<(), String> {
     let describe_error = |e: nix::Error| e.to_string();
     SigSet::all().thread_unblock().map_err(describe_error)?;
     // Its own session prevents its processes from joining other process groups.
@@ -88,14 +91,14 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
 }
 
 /// Limits shared memory, semaphores and messages, which no other limits cover.
-fn limit_ipc(policy: &SandboxPolicy) -> std::io::Result<()> {
+fn limit_ipc(policy: &Policy) -> std::io::Result<()> {
     let pages = (policy.limits.memory / PAGE).to_string();
     fs::write("/proc/sys/kernel/shmall", pages)?;
     fs::write("/proc/sys/kernel/sem", SEMAPHORE_LIMITS)?;
     fs::write("/proc/sys/kernel/msgmni", MESSAGE_QUEUES_MAX)
 }
 
-fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
+fn set_limits(policy: &Policy, processes: u64) -> Result<(), String> {
     let limits = &policy.limits;
     let all = [
         (Resource::RLIMIT_CORE, 0),
@@ -104,18 +107,12 @@ fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
         (Resource::RLIMIT_FSIZE, limits.file_size),
         (Resource::RLIMIT_NPROC, processes),
     ];
-    for (resource, most) in all {
-        // A lower existing limit stays.
-        let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
-        let most = most.min(hard);
-        setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
-    }
-    Ok(())
+    crate::sandbox::set_limits(&all)
 }
 
 /// The limit of processes and threads. The system counts all processes of the user; in a user namespace only
 /// those inside, since Linux 5.14.
-fn process_limit(policy: &SandboxPolicy) -> u64 {
+fn process_limit(policy: &Policy) -> u64 {
     let namespaces = policy.machine.namespaces;
     let used = if namespaces && policy.user.is_none() && is_counted_per_namespace() {
         LAUNCHER_PROCESSES + 1
@@ -151,7 +148,7 @@ fn count_processes(table: &Path, user: u32) -> u64 {
 }
 
 /// Checks that a user other than root can start the program.
-fn check_reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
+fn check_reachable(policy: &Policy, program: &Path) -> Result<(), String> {
     let Some(user) = policy.user else {
         return Ok(());
     };
@@ -166,7 +163,7 @@ fn check_reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String>
 }
 
 /// Restricts files, TCP and signals as far as the machine was found to support it; less is an error.
-fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
+fn restrict_files(policy: &Policy) -> Result<(), String> {
     if policy.machine.landlock == 0 {
         return Ok(());
     }

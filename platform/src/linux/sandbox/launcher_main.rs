@@ -9,25 +9,19 @@
 //!  └ inside  applies the last restrictions and becomes the server               exec.rs
 //! ```
 
-use std::env;
 use std::ffi::OsString;
 
-use mgp_engine::servers::sandbox::SandboxPolicy;
-
 use super::step::Step;
-use super::{POLICY_VAR, exec, init, leader};
+use super::{exec, init, leader};
+use crate::sandbox::read_policy;
 
 /// Starts the server in its sandbox: path of the program, its name, its arguments. With an empty path nothing is
 /// started after the restrictions are applied. Returns the exit code of the server.
+///
 /// # Errors
 /// The reason why the server was not started, as text.
 pub fn launch(command: &[OsString]) -> Result<u8, String> {
-    let policy = env::var(POLICY_VAR).map_err(|_| "it has no policy".to_owned());
-    let policy = policy.and_then(|text| {
-        serde_json::from_str::<SandboxPolicy>(&text)
-            .map_err(|e| format!("its policy cannot be read: {e}"))
-    });
-    let done = policy.and_then(|policy| match (Step::current(), command) {
+    let done = read_policy().and_then(|policy| match (Step::current(), command) {
         (Step::Init, _) => init::run(&policy),
         (Step::Leader, [_, _, ..]) => leader::run(&policy, command),
         (Step::Inside, [program, name, args @ ..]) => {

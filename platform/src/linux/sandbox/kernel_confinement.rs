@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::Resource;
 use nix::sys::signal::Signal;
 
 use super::{privileges, seccomp};
@@ -16,7 +16,7 @@ const OOM_SCORE_ADJ: &str = "1000";
 /// Restricts this process to computing, its pipes and this much private memory; it dies with the thread that
 /// started it. Must be called before other threads exist. Returns a description of restrictions that failed; the
 /// others are applied.
-pub fn confine_kernel_process(memory: u64) -> String {
+pub fn confine_to_compute(memory: u64) -> String {
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     let user = nix::unistd::geteuid().is_root().then_some(CONFINED_UID);
     let steps = [
@@ -40,11 +40,5 @@ fn set_limits(memory: u64) -> Result<(), String> {
         // Open files stay open.
         (Resource::RLIMIT_NOFILE, 0),
     ];
-    for (resource, most) in all {
-        // A lower existing limit stays.
-        let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
-        let most = most.min(hard);
-        setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
-    }
-    Ok(())
+    crate::sandbox::set_limits(&all)
 }

@@ -1,0 +1,251 @@
+//! Processes, and all that belong to a server: members of its group, its descendants, and processes that left both but
+//! still have its mark in their environment, if the system shows that.
+//!
+//! Process numbers are reused. A process is signalled only if it is verified right before: the same number with the same
+//! start time.
+
+mod identity;
+mod usage;
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+pub use crate::system::handle::ProcessHandle;
+pub use crate::system::program::own_program;
+pub use crate::system::signals::ignores_signal;
+use crate::system::table;
+pub use identity::{ProcessIdentity, ProcessState};
+pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
+
+/// The variable that marks a server and all its descendants: `<kernel_mark>:<id>`.
+pub const MARK_VARIABLE: &str = "MGP_SERVER";
+
+/// The descendants of this process, whatever group or session they are in. Children of an ended process belong to the
+/// subreaper above it, where the system has one.
+#[must_use]
+pub fn find_descendants(root: Pid) -> Vec<Process> {
+    let processes = table::read_all().map(|row| row.process);
+    find_below(vec![root], processes.collect())
+}
+
+fn find_below(mut parents: Vec<Pid>, mut rest: Vec<Process>) -> Vec<Process> {
+    let mut found = Vec::<Process>::new();
+    while let Some(parent) = parents.pop() {
+        let children = rest.extract_if(.., |process| process.parent == parent);
+        let children: Vec<_> = children.collect();
+        parents.extend(children.iter().map(|child| child.pid));
+        found.extend(children);
+    }
+    found
+}
+
+/// Whether one of these processes still runs. Blocks.
+#[must_use]
+pub fn is_any_alive(processes: &[Process]) -> bool {
+    !table::reread(processes).is_empty()
+}
+
+/// Whether a process has this number.
+#[must_use]
+pub fn is_running(pid: i32) -> bool {
+    Process::read(Pid::from_raw(pid)).is_some()
+}
+
+/// The environment of a process of this user, if the system shows it.
+#[must_use]
+pub fn read_environment(pid: i32) -> Option<Vec<u8>> {
+    table::environment(Pid::from_raw(pid))
+}
+
+/// A process of the process table, with its usage.
+pub(crate) struct Row {
+    pub(crate) process: Process,
+    /// Resident memory in bytes.
+    pub(crate) memory: u64,
+    /// Processor time of the process and of its descendants that ended and were waited for.
+    pub(crate) cpu: Duration,
+}
+
+/// The processes of one server, or of all servers of a kernel.
+#[derive(Clone, Debug)]
+pub struct ProcessSet {
+    groups: Vec<Pid>,
+    /// The prefix of an environment entry; no process is marked when it is empty.
+    mark: Vec<u8>,
+    /// The start time of the first of them: older processes are not members, and are not examined further.
+    since: u64,
+}
+
+impl ProcessSet {
+    /// The processes of the server `id` with this leader.
+    #[must_use]
+    pub fn for_server(leader: Pid, kernel_mark: &str, id: &str) -> Self {
+        Self {
+            groups: vec![leader],
+            mark: format!("{MARK_VARIABLE}={kernel_mark}:{id}\0").into(),
+            since: Process::read(leader).map_or(0, |process| process.started),
+        }
+    }
+
+    /// The processes of all servers of a kernel; without a mark only those in the groups.
+    #[must_use]
+    pub fn for_kernel(groups: Vec<Pid>, kernel_mark: Option<&str>) -> Self {
+        let mark = kernel_mark.map(|mark| format!("{MARK_VARIABLE}={mark}:"));
+        Self {
+            groups,
+            mark: mark.unwrap_or_default().into(),
+            since: 0,
+        }
+    }
+
+    /// The running ones. Takes some milliseconds for a few hundred processes.
+    #[must_use]
+    pub fn find_live(&self) -> Vec<Process> {
+        let this = Pid::this();
+        let all = table::read_all().map(|row| row.process);
+        let all: Vec<_> = all.collect();
+        let mut found: Vec<_> = all
+            .iter()
+            .filter(|process| process.pid != this && self.is_recent(process))
+            .filter(|process| self.groups.contains(&process.group) || self.is_marked(process.pid))
+            .copied()
+            .collect();
+        if !table::SHOWS_ENVIRONMENTS {
+            let leaders = found.iter().map(|process| process.pid);
+            let below = find_below(leaders.collect(), all);
+            let left: Vec<_> = below.into_iter().filter(|it| !found.contains(it)).collect();
+            found.extend(left);
+        }
+        found
+    }
+
+    /// Signals the groups, and those of `living` that are now outside of them.
+    pub fn signal(&self, living: &[Process], signal: Signal) {
+        self.signal_groups(signal);
+        let now = table::reread(living).into_iter();
+        for process in now.filter(|now| !self.groups.contains(&now.group)) {
+            let _ = kill(process.pid, signal);
+        }
+    }
+
+    /// Kills the running processes, and then those that they started meanwhile.
+    pub fn kill(&self) {
+        for _ in 0..2 {
+            self.signal(&self.find_live(), Signal::SIGKILL);
+        }
+    }
+
+    /// Signals the groups; they may be gone already.
+    pub fn signal_groups(&self, signal: Signal) {
+        for group in &self.groups {
+            let _ = killpg(*group, signal);
+        }
+    }
+
+    fn is_recent(&self, process: &Process) -> bool {
+        process.started.saturating_add(table::START_TOLERANCE) >= self.since
+    }
+
+    fn is_marked(&self, pid: Pid) -> bool {
+        !self.mark.is_empty()
+            && table::environment(pid).is_some_and(|all| has_mark(&all, &self.mark))
+    }
+
+    /// Whether a process is in a group and not older than the first member.
+    fn contains_group_member(&self, process: &Process) -> bool {
+        self.is_recent(process) && self.groups.contains(&process.group)
+    }
+
+    /// Whether this environment of a process has the mark.
+    fn is_marked_environment(&self, process: &Process, environment: &[u8]) -> bool {
+        self.is_recent(process) && has_mark(environment, &self.mark)
+    }
+}
+
+fn has_mark(environment: &[u8], mark: &[u8]) -> bool {
+    let mut entries = environment.split_inclusive(|byte| *byte == 0);
+    entries.any(|entry| entry.starts_with(mark))
+}
+
+/// A process that was running when it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    pub(crate) pid: Pid,
+    pub(crate) parent: Pid,
+    pub(crate) group: Pid,
+    /// In the units of the process table, since a fixed time.
+    pub(crate) started: u64,
+}
+
+/// The same number with the same start time.
+impl PartialEq for Process {
+    fn eq(&self, other: &Self) -> bool {
+        self.pid == other.pid && self.started.abs_diff(other.started) <= table::START_TOLERANCE
+    }
+}
+
+impl Process {
+    /// The process with this number, unless it has ended; a zombie has.
+    #[must_use]
+    pub fn read(pid: Pid) -> Option<Self> {
+        table::read(pid).map(|row| row.process)
+    }
+
+    /// Whether the same process still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::read(self.pid).is_some_and(|now| now == *self)
+    }
+
+    /// Signals the process, unless its number was reused.
+    pub fn signal(&self, signal: Signal) {
+        let held = ProcessHandle::open(self.pid);
+        if self.is_alive() {
+            held.signal(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_a_whole_entry_for_one_server() {
+        let environment = b"A=MGP_SERVER=m:a\0MGP_SERVER=m:ab\0";
+        let carries = |kin: &ProcessSet| super::has_mark(environment, &kin.mark);
+        let leader = Pid::from_raw(1);
+        assert!(carries(&ProcessSet::for_server(leader, "m", "ab")));
+        assert!(!carries(&ProcessSet::for_server(leader, "m", "a")));
+        assert!(carries(&ProcessSet::for_kernel(vec![], Some("m"))));
+        assert!(!carries(&ProcessSet::for_kernel(vec![], Some("n"))));
+    }
+
+    #[test]
+    fn this_process_is_never_found() {
+        let this = Process::read(Pid::this()).unwrap();
+        assert!(this.is_alive());
+        assert!(
+            !ProcessSet::for_kernel(vec![this.group], None)
+                .find_live()
+                .contains(&this)
+        );
+    }
+
+    /// A child that left the group is found by its parent.
+    #[test]
+    fn descendants_are_found_in_other_groups() {
+        use std::os::unix::process::CommandExt;
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").process_group(0).spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let found = find_descendants(Pid::this());
+        let found = found.iter().find(|process| process.pid == pid).unwrap();
+        assert_eq!((found.group, found.parent), (pid, Pid::this()));
+        found.signal(Signal::SIGKILL);
+        child.wait().unwrap();
+        assert!(!found.is_alive() && !is_any_alive(&[*found]));
+    }
+}
