@@ -17,7 +17,16 @@ mod unix;
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 use unix as system;
 
-pub use system::{clock, desktop, files, keyring, lock, peer, pipes, service, watch};
+pub use system::{WEAKNESSES, clock, desktop, files, keyring, lock, peer, pipes, service, watch};
+
+/// A guarantee that this system's implementation does not give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weakness {
+    /// What it is about, in one word.
+    pub area: &'static str,
+    /// What may happen.
+    pub text: &'static str,
+}
 
 /// The credentials of the other end of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

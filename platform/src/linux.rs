@@ -1,5 +1,7 @@
 //! Linux: `/proc`, pidfds, Landlock, seccomp, namespaces, inotify, D-Bus.
 
+use crate::Weakness;
+
 pub mod clock;
 pub mod desktop;
 pub mod files;
@@ -14,3 +16,6 @@ pub mod service;
 pub(crate) mod signals;
 pub(crate) mod table;
 pub mod watch;
+
+/// What other systems hold and this one does not.
+pub const WEAKNESSES: &[Weakness] = &[];

@@ -106,15 +106,21 @@ impl ProcessSet {
         let this = Pid::this();
         let all = table::read_all().map(|row| row.process);
         let all: Vec<_> = all.collect();
-        let mut found: Vec<_> = all
+        let candidates = all
             .iter()
-            .filter(|process| process.pid != this && self.is_recent(process))
-            .filter(|process| self.groups.contains(&process.group) || self.is_marked(process.pid))
-            .copied()
-            .collect();
-        if !table::SHOWS_ENVIRONMENTS {
-            let leaders = found.iter().map(|process| process.pid);
-            let below = find_below(leaders.collect(), all);
+            .filter(|process| process.pid != this && self.is_recent(process));
+        let (mut found, others): (Vec<Process>, Vec<Process>) =
+            candidates.partition(|process| self.groups.contains(&process.group));
+        if !self.mark.is_empty() {
+            table::read_environments(&others, |process, environment| {
+                if has_mark(environment, &self.mark) {
+                    found.push(*process);
+                }
+            });
+        }
+        if table::HIDES_ENVIRONMENTS {
+            let parents = found.iter().map(|process| process.pid);
+            let below = find_below(parents.collect(), all);
             let left: Vec<_> = below.into_iter().filter(|it| !found.contains(it)).collect();
             found.extend(left);
         }
@@ -146,11 +152,6 @@ impl ProcessSet {
 
     fn is_recent(&self, process: &Process) -> bool {
         process.started.saturating_add(table::START_TOLERANCE) >= self.since
-    }
-
-    fn is_marked(&self, pid: Pid) -> bool {
-        !self.mark.is_empty()
-            && table::environment(pid).is_some_and(|all| has_mark(&all, &self.mark))
     }
 
     /// Whether a process is in a group and not older than the first member.

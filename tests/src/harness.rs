@@ -17,6 +17,7 @@ pub mod peers;
 pub mod process;
 pub mod program;
 pub mod sign_in;
+pub mod system;
 pub mod upstream;
 pub mod wait;
 

@@ -56,6 +56,11 @@ enum Task {
     ///
     /// Exits with 1 when a figure has grown by more than 3 %.
     Footprint,
+    /// Run the suites agents, servers, faults, mgp and cluster with the implementation for other systems than Linux, and
+    /// the unit tests of it.
+    ///
+    /// The programs in the target folder are those of that implementation until the next build.
+    PortableTest,
     /// Fuzz the parsers of foreign input: each target for a minute, or for the given time.
     ///
     /// Requires nightly Rust and cargo-fuzz. Earlier findings are run first; a failing input is stored in
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
         }
         Task::ClusterTest { given } => run_release_program("mgp-cluster-figures", &given),
         Task::Footprint => run_release_program("mgp-footprint", &[]),
+        Task::PortableTest => portable_test(),
         Task::Fuzz { seconds, targets } => match fuzz::steps(&targets, seconds) {
             Ok(steps) => run(steps),
             Err(why) => {
@@ -181,6 +187,10 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         vec![Step::new(
             "lints",
             cargo_command(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
+        )],
+        vec![Step::new(
+            "types on other systems",
+            cargo_command(&[&["check", "--workspace", "--bins"], &PORTABLE[..]].concat()),
         )],
         vec![
             Step::new("licences and advisories", cargo_command(&["deny", "check"]))
@@ -261,6 +271,28 @@ fn build_binaries() -> Step {
 fn build_programs() -> Step {
     let build = ["build", "--workspace", "--bins", "--tests"];
     Step::new("programs and tests", cargo_command(&build))
+}
+
+/// Builds the POSIX side of the platform crate on Linux; no other package has this feature, so that dependencies are
+/// not built again.
+const PORTABLE: [&str; 2] = ["--features", "mgp-platform/portable"];
+/// The suites that run with it: those that start servers, kill them, and connect nodes.
+const PORTABLE_SUITES: [&str; 5] = ["agents", "servers", "faults", "mgp", "cluster"];
+
+fn portable_test() -> ExitCode {
+    let build = ["build", "--workspace", "--bins", "--tests"];
+    let build = cargo_command(&[&build[..], &PORTABLE].concat());
+    let suites = PORTABLE_SUITES.iter().flat_map(|suite| ["--test", suite]);
+    let suites: Vec<_> = suites.collect();
+    let test = ["test", "--workspace", "--no-fail-fast"];
+    let mut tests = cargo_command(&[&test[..], &PORTABLE, &suites].concat());
+    tests.env("RUST_TEST_THREADS", test_threads().to_string());
+    let unit = ["test", "-p", "mgp-platform", "--features", "portable"];
+    run([
+        Step::new("portable programs and tests", build),
+        Step::new("unit tests of the platform", cargo_command(&unit)).with_test_count(),
+        Step::new("portable suites", tests).with_test_count(),
+    ])
 }
 
 /// A program built with the whole workspace: building it alone would select other features, and rebuild its

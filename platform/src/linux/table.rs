@@ -24,8 +24,8 @@ const START_READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Start times are in clock ticks since the machine's start, and always read the same.
 pub(crate) const START_TOLERANCE: u64 = 0;
-/// Environments of this user's processes can be read, so that marks are found.
-pub(crate) const SHOWS_ENVIRONMENTS: bool = true;
+/// Whether the environments of some processes of this user cannot be read.
+pub(crate) const HIDES_ENVIRONMENTS: bool = false;
 
 /// All running processes.
 pub(crate) fn read_all() -> impl Iterator<Item = Row> {
@@ -84,9 +84,25 @@ pub(crate) fn environment(pid: Pid) -> Option<Vec<u8>> {
     None
 }
 
-/// The first part of the environment of a process of this user, as it is now.
-pub(crate) fn environment_start(pid: Pid) -> Option<Vec<u8>> {
-    read_environment(pid, MAX_ENVIRONMENT_START)
+/// The environments of those that belong to this user.
+pub(crate) fn read_environments(processes: &[Process], mut each: impl FnMut(&Process, &[u8])) {
+    for process in processes {
+        if let Some(all) = environment(process.pid) {
+            each(process, &all);
+        }
+    }
+}
+
+/// The first part of each, as it is now.
+pub(crate) fn read_environment_starts(
+    processes: &[Process],
+    mut each: impl FnMut(&Process, &[u8]),
+) {
+    for process in processes {
+        if let Some(all) = read_environment(process.pid, MAX_ENVIRONMENT_START) {
+            each(process, &all);
+        }
+    }
 }
 
 fn read_environment(pid: Pid, max: u64) -> Option<Vec<u8>> {

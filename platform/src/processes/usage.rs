@@ -110,17 +110,19 @@ impl ProcessTable {
 
     /// Finds processes that left their server's group and lost their parent, by their mark.
     fn find_strays(&self, trees: &[ProcessTree], owners: &mut [Option<usize>]) {
-        let own = Pid::this();
-        for (row, owner) in self.0.iter().zip(owners) {
-            if owner.is_some() || row.process.pid == own || trees.is_empty() {
-                continue;
-            }
-            let Some(all) = table::environment_start(row.process.pid) else {
-                continue;
-            };
-            let is_marked = |tree: &ProcessTree| tree.0.is_marked_environment(&row.process, &all);
-            *owner = trees.iter().position(is_marked);
+        if trees.is_empty() {
+            return;
         }
+        let own = Pid::this();
+        let indices = (0..self.0.len()).filter(|index| owners[*index].is_none());
+        let strays = indices.map(|index| (self.0[index].process.pid, index));
+        let strays: HashMap<_, _> = strays.filter(|(pid, _)| *pid != own).collect();
+        let processes = strays.values().map(|index| self.0[*index].process);
+        let processes: Vec<_> = processes.collect();
+        table::read_environment_starts(&processes, |process, environment| {
+            let is_marked = |tree: &ProcessTree| tree.0.is_marked_environment(process, environment);
+            owners[strays[&process.pid]] = trees.iter().position(is_marked);
+        });
     }
 }
 

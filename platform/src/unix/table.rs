@@ -17,12 +17,20 @@ const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// Start times are in seconds, and computed anew by some systems at each read.
 pub(crate) const START_TOLERANCE: u64 = 2;
-/// Environments are not shown, so that no mark is found.
-pub(crate) const SHOWS_ENVIRONMENTS: bool = false;
+/// Whether the environments of some processes of this user cannot be read: macOS hides those of its own programs.
+pub(crate) const HIDES_ENVIRONMENTS: bool = true;
+/// The option by which `ps` shows environments after the arguments.
+const WITH_ENVIRONMENT: &str = if cfg!(target_os = "macos") {
+    "-E"
+} else if cfg!(target_os = "linux") {
+    "e"
+} else {
+    "-e"
+};
 
 /// All running processes.
 pub(crate) fn read_all() -> impl Iterator<Item = Row> {
-    let rows = run_ps(&["-A"]).into_iter();
+    let rows = report(&["-A"]).into_iter();
     rows.filter_map(ReportedProcess::into_row)
 }
 
@@ -51,14 +59,31 @@ pub(crate) fn is_readable() -> bool {
     find(Pid::this()).is_some()
 }
 
-/// Environments are not shown.
+/// `None`: `ps` does not show where an entry ends.
 pub(crate) fn environment(_pid: Pid) -> Option<Vec<u8>> {
     None
 }
 
-/// Environments are not shown.
-pub(crate) fn environment_start(_pid: Pid) -> Option<Vec<u8>> {
-    None
+/// The words of the arguments and environments of those that are shown, each as an entry. Nobody else knows a mark.
+pub(crate) fn read_environments(processes: &[Process], mut each: impl FnMut(&Process, &[u8])) {
+    if processes.is_empty() {
+        return;
+    }
+    let (text, _) = run_ps(&["-A", WITH_ENVIRONMENT, "-ww", "-o", "pid=", "-o", "args="]);
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let pid = words.next().and_then(|pid| pid.parse().ok());
+        let pid = pid.map(Pid::from_raw);
+        if let Some(process) = processes.iter().find(|it| Some(it.pid) == pid) {
+            let entries: String = words.flat_map(|word| [word, "\0"]).collect();
+            each(process, entries.as_bytes());
+        }
+    }
+}
+
+/// The same: `ps` shows them whole.
+pub(crate) fn read_environment_starts(processes: &[Process], each: impl FnMut(&Process, &[u8])) {
+    read_environments(processes, each);
 }
 
 /// The open descriptors of this process; 0 for others.
@@ -71,33 +96,37 @@ pub(crate) fn count_descriptors(pid: Pid) -> u64 {
 }
 
 fn find(pid: Pid) -> Option<ReportedProcess> {
-    let found = run_ps(&["-p", &pid.to_string()]).into_iter();
+    let found = report(&["-p", &pid.to_string()]).into_iter();
     found.into_iter().find(|process| process.pid == pid)
 }
 
-/// Runs `ps`, and returns what it reports but itself.
-fn run_ps(selection: &[&str]) -> Vec<ReportedProcess> {
-    let mut ps = Command::new(PS);
-    ps.args(selection);
-    for column in [
+/// What `ps` reports of the selected processes, without itself.
+fn report(selection: &[&str]) -> Vec<ReportedProcess> {
+    let columns = [
         "pid=", "ppid=", "pgid=", "state=", "rss=", "time=", "lstart=",
-    ] {
-        ps.args(["-o", column]);
-    }
+    ];
+    let columns = columns.into_iter().flat_map(|column| ["-o", column]);
+    let (text, own) = run_ps(&selection.iter().copied().chain(columns).collect::<Vec<_>>());
+    let all = text.lines().filter_map(ReportedProcess::parse);
+    all.filter(|process| process.pid != own).collect()
+}
+
+/// The output of `ps`, and its process. Empty if it cannot be run.
+fn run_ps(options: &[&str]) -> (String, Pid) {
+    let mut ps = Command::new(PS);
+    ps.args(options);
     ps.env_clear().envs([("LC_ALL", "C"), ("TZ", "UTC0")]);
     ps.stdin(Stdio::null()).stderr(Stdio::null());
     let Ok(mut ps) = ps.stdout(Stdio::piped()).spawn() else {
-        return Vec::new();
+        return (String::new(), Pid::this());
     };
+    let own = Pid::from_raw(ps.id().cast_signed());
     let mut text = Vec::new();
     if let Some(output) = ps.stdout.take() {
         let _ = output.take(OUTPUT_MAX).read_to_end(&mut text);
     }
-    let own = Pid::from_raw(ps.id().cast_signed());
     let _ = ps.wait();
-    let text = String::from_utf8_lossy(&text);
-    let all = text.lines().filter_map(ReportedProcess::parse);
-    all.filter(|process| process.pid != own).collect()
+    (String::from_utf8_lossy(&text).into_owned(), own)
 }
 
 /// A line of `ps`.

@@ -9,6 +9,7 @@ mod floors;
 mod methods;
 mod modules;
 mod names;
+mod platform;
 mod reader;
 mod spawns;
 mod words;

@@ -23,10 +23,6 @@ const THREADS: &[(&str, &str)] = &[
         "two outputs of a program are read at once, each to its bound",
     ),
     ("actors/store/src/journal.rs", "it owns the journal"),
-    (
-        "actors/store/src/secrets/keyring.rs",
-        "the bus has a runtime of its own, and may hang",
-    ),
     ("actors/store/src/views.rs", "it owns the views"),
     ("actors/tools/src/search/worker.rs", "it asks the model"),
     ("actors/tools/src/search/model/process.rs", "the same"),

@@ -23,6 +23,7 @@ pub(crate) fn sources() -> Sources {
         "clients",
         "discovery",
         "embedding",
+        "platform",
         "transports",
         "tests",
         "xtask",

@@ -13,6 +13,7 @@ use mgp_engine::policy::risk;
 use mgp_engine::servers::egress::Destination;
 use mgp_engine::servers::sandbox::{SandboxProgram, sandbox_permissions};
 use mgp_engine::servers::spec::{ServerInstances, ServerTransport};
+use mgp_platform::sandbox::NOT_HELD;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;
@@ -48,17 +49,16 @@ impl ServerGeneration {
                 folder.display()
             )));
         }
+        if let (Some(missing), true) = (NOT_HELD, rules.required) {
+            return Err(reject_partial_sandbox(missing));
+        }
         let ready = sandboxes.prepare(spec, rules, &granted).await;
         let ready = ready.map_err(End::Failed)?;
         let missing = ready.report.missing.join("; ");
         self.handle.set_sandbox(Some(ready.report));
         match missing.as_str() {
             "" => {}
-            _ if rules.required => {
-                return Err(End::Rejected(format!(
-                    "this machine cannot hold it to its whole sandbox, and [sandbox] says `required`: {missing}"
-                )));
-            }
+            missing if rules.required => return Err(reject_partial_sandbox(missing)),
             missing => self
                 .log()
                 .push_note(&format!("its sandbox lacks {missing}")),
@@ -167,6 +167,12 @@ impl ServerGeneration {
         let needs = &self.spec.mgp.permissions_required;
         low.then(|| sandbox_permissions(&self.filter_granted(needs)))
     }
+}
+
+fn reject_partial_sandbox(missing: &str) -> End {
+    End::Rejected(format!(
+        "this machine cannot hold it to its whole sandbox, and [sandbox] says `required`: {missing}"
+    ))
 }
 
 /// Creates a folder with this program and nothing else. The group may read both, whatever the kernel's umask,

@@ -88,7 +88,7 @@ impl<'c> CheckContext<'c> {
 
     /// The checks are independent of each other.
     fn run_checks(&self) -> Vec<Finding> {
-        let looks: [fn(&CheckContext<'_>) -> Vec<Finding>; 11] = [
+        let looks: [fn(&CheckContext<'_>) -> Vec<Finding>; 12] = [
             running_kernel::check_kernel,
             configuration::check,
             programs::check,
@@ -97,6 +97,7 @@ impl<'c> CheckContext<'c> {
             network::check,
             files::check,
             sandbox::check,
+            sandbox::check_system,
             running_kernel::check_servers,
             running_kernel::check_agents_and_nodes,
             clients::check,

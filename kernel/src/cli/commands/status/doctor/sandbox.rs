@@ -1,8 +1,9 @@
-//! Checks which sandboxing this machine supports.
+//! Checks which sandboxing this machine supports, and what its system lacks.
 
 use std::process::Command;
 use std::time::Duration;
 
+use mgp_platform::WEAKNESSES;
 use mgp_platform::sandbox::NOT_HELD;
 use serde_json::Value;
 
@@ -11,10 +12,20 @@ use super::finding::Finding;
 use mgp_runtime::run_bounded;
 
 const AREA: &str = "sandbox";
+const SYSTEM_AREA: &str = "system";
 /// Limit for the probe.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
+
+/// What this system holds less of than Linux.
+pub(super) fn check_system(_: &CheckContext<'_>) -> Vec<Finding> {
+    let weaker = WEAKNESSES.iter().map(|weakness| {
+        let message = format!("{}: {}", weakness.area, weakness.text);
+        Finding::warning(SYSTEM_AREA, message).with_command("docs/platforms.md lists what holds")
+    });
+    weaker.collect()
+}
 
 pub(super) fn check(_: &CheckContext<'_>) -> Vec<Finding> {
     let Ok(exe) = std::env::current_exe() else {
