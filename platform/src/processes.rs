@@ -105,10 +105,8 @@ impl ProcessSet {
     pub fn find_live(&self) -> Vec<Process> {
         let this = Pid::this();
         let all = table::read_all().map(|row| row.process);
-        let all: Vec<_> = all.collect();
-        let candidates = all
-            .iter()
-            .filter(|process| process.pid != this && self.is_recent(process));
+        let all: Vec<_> = all.filter(|process| process.pid != this).collect();
+        let candidates = all.iter().filter(|process| self.is_recent(process));
         let (mut found, others): (Vec<Process>, Vec<Process>) =
             candidates.partition(|process| self.groups.contains(&process.group));
         if !self.mark.is_empty() {

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::processes::MARK_VARIABLE;
@@ -101,9 +101,13 @@ pub(crate) fn server_environment() -> impl Iterator<Item = (OsString, OsString)>
 /// Sets limits of this process; a lower existing limit stays.
 pub(crate) fn set_limits(limits: &[(Resource, u64)]) -> Result<(), String> {
     for (resource, most) in limits {
-        let hard = getrlimit(*resource).map_or(*most, |(_, hard)| hard);
-        let most = (*most).min(hard);
-        setrlimit(*resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
+        let hard = getrlimit(*resource).maximum;
+        let most = Some(hard.map_or(*most, |hard| hard.min(*most)));
+        let limit = Rlimit {
+            current: most,
+            maximum: most,
+        };
+        setrlimit(*resource, limit).map_err(|e| format!("{resource:?}: {e}"))?;
     }
     Ok(())
 }

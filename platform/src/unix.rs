@@ -24,6 +24,10 @@ pub const WEAKNESSES: &[Weakness] = &[
         text: "a process that left its server's group, lost its parent and hides its environment outlives its server",
     },
     Weakness {
+        area: "environment",
+        text: "`mgp doctor` does not compare the kernel's variables with those of its shell",
+    },
+    Weakness {
         area: "resources",
         text: "the open files of servers are not counted",
     },
@@ -38,6 +42,10 @@ pub const WEAKNESSES: &[Weakness] = &[
     Weakness {
         area: "peers",
         text: "the process at the other end of the socket is not known",
+    },
+    Weakness {
+        area: "connections",
+        text: "a machine that vanished is noticed when the system gives up sending",
     },
     Weakness {
         area: "signals",

@@ -19,6 +19,9 @@ pub(crate) const MAX_PATH: usize = SOCKET_PATH_MAX;
 /// Connections that may wait to be accepted; the system applies its own bound.
 const BACKLOG: i32 = 1024;
 
+/// Permissions of a socket that only its user may connect to.
+const OWN_MODE: u32 = 0o600;
+
 /// Permissions of a socket that all users of the machine may connect to.
 const SHARED_MODE: u32 = 0o666;
 
@@ -194,15 +197,19 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
 }
 
 fn probe_socket(path: &Path) -> io::Result<()> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)
 }
 
 fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    // Before the bind, so that the file never has any other permissions.
-    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Before the bind, so that the file never has any other permissions. Some systems only know the second way; the
+    // folder is closed to others meanwhile.
+    let _ = fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR);
     socket.bind(&SockAddr::unix(path)?)?;
+    std::fs::set_permissions(path, Permissions::from_mode(OWN_MODE))?;
     let pin = PinnedFile::open(path)?;
     let file = SocketFile {
         path: path.to_owned(),

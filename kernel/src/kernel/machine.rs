@@ -6,21 +6,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mgp_runtime::task::{self, SpawnThreadError};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Every connection and child needs descriptors; the usual soft limit of 1,024 is soon reached.
 pub(super) fn raise_file_limit() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-    {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
     }
+    let raise = |current| setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    // Some systems report no limit, and accept only one.
+    let _ = raise(limit.maximum).or_else(|_| raise(Some(FILE_LIMIT_OF_SYSTEMS)));
 }
 
 /// The number of descriptors that the kernel may open.
 pub(super) fn open_file_limit() -> usize {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(DEFAULT_FILE_LIMIT, |(soft, _)| soft);
-    usize::try_from(limit).unwrap_or(usize::MAX)
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
 }
 
 /// Half of the descriptors are for HTTP and a quarter for the socket: below this, the last quarter does not suffice
@@ -38,8 +42,8 @@ pub(super) fn check_file_limit(open_files: usize) -> Result<(), String> {
     }
 }
 
-/// The usual default of systems.
-const DEFAULT_FILE_LIMIT: u64 = 1_024;
+/// `OPEN_MAX` of macOS.
+const FILE_LIMIT_OF_SYSTEMS: u64 = 10_240;
 
 /// Worker threads: half of the cores, because the servers and agents of this machine use the same ones, and a call
 /// that stays on one thread costs a third of one that changes threads.

@@ -175,7 +175,9 @@ mod tests {
         drop(shell.stdin.take());
         shell.wait().unwrap();
         assert_eq!(usage.processes, 3, "{usage:?}");
-        assert!(usage.memory > 0 && usage.descriptors >= 9, "{usage:?}");
+        assert!(usage.memory > 0, "{usage:?}");
+        let is_counted = crate::WEAKNESSES.iter().all(|it| it.area != "resources");
+        assert_eq!(usage.descriptors >= 9, is_counted, "{usage:?}");
         assert_eq!(nothing, ProcessUsage::default());
     }
 }

@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use nix::sys::resource::Resource;
 use nix::unistd::geteuid;
+use rustix::process::Resource;
 
 use crate::sandbox::{Machine, Policy, read_policy, server_environment, set_limits};
 
@@ -44,10 +44,10 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
     }
     let limits = &policy.limits;
     let all = [
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_DATA, limits.memory),
-        (Resource::RLIMIT_NOFILE, limits.open_files),
-        (Resource::RLIMIT_FSIZE, limits.file_size),
+        (Resource::Core, 0),
+        (Resource::Data, limits.memory),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Fsize, limits.file_size),
     ];
     set_limits(&all).map_err(failed)?;
     if program.is_empty() {
@@ -70,9 +70,9 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
 /// Sets limits of this process; nothing else can be confined. Returns what is missing.
 pub fn confine_to_compute(memory: u64) -> String {
     let all = [
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_DATA, memory),
-        (Resource::RLIMIT_FSIZE, 0),
+        (Resource::Core, 0),
+        (Resource::Data, memory),
+        (Resource::Fsize, 0),
     ];
     let limits = set_limits(&all).err();
     let missing = ["this system has no sandbox".to_owned()];

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use futures_util::future::join_all;
-use mgp_tests::harness::{Agent, DEADLINE, Envelope, Kernel, Process, Program, wait_until};
+use mgp_tests::harness::{Agent, DEADLINE, Envelope, Kernel, Process, Program, system, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -52,6 +52,13 @@ async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
     let children = kernel.children("mgp-fixture");
     let marks = fs::read(kernel.folder().join("data/marks")).unwrap();
     fs::remove_file(kernel.folder().join("data/kernel.lock")).unwrap();
+    if system::is_weaker("locks").await {
+        // Without a lock on the folder, its socket keeps a second kernel out.
+        let refused = kernel.program(&["up"]).output(DEADLINE).await;
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(kernel.children("mgp-fixture"), children);
+        return;
+    }
     let socket = kernel.folder().join("other.sock").display().to_string();
     for second in [
         kernel.program(&["up"]),
@@ -273,6 +280,11 @@ async fn a_kernel_that_is_to_ignore_the_end_of_its_terminal_does() {
     agent.initialize(NEWEST, "{}").await.result();
     in_state(&mut agent, "it", "connected").await;
     kernel.signal(Signal::SIGHUP);
+    if system::is_weaker("signals").await {
+        // What is ignored cannot be read there.
+        assert_eq!(kernel.end(DEADLINE).await.code(), Some(0));
+        return;
+    }
     // Longer than a kernel that ends keeps its door open.
     let slow = agent.call("it__slow", json!({"ms": 700})).await;
     assert_eq!(slow.text(), "slept");

@@ -13,6 +13,7 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
+use mgp_platform::peer;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
@@ -306,8 +307,7 @@ async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE))?;
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    peer::limit_silence(&stream, SILENCE)?;
     Ok(stream)
 }
 

@@ -16,7 +16,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Stop};
 use mgp_runtime::time::unix_ms;
 use mgp_store::explain_io_error;
-use nix::sys::statvfs::statvfs;
+use rustix::fs::statvfs;
 use serde_json::json;
 
 use super::context::CliContext;
@@ -172,7 +172,7 @@ fn start_failure(exit: ExitStatus, log: &mut KernelLog, folder: &Path) -> Failur
 
 /// Whether the disk of a folder has no free block.
 fn is_disk_full(folder: &Path) -> bool {
-    statvfs(folder).is_ok_and(|disk| disk.blocks_available() == 0)
+    statvfs(folder).is_ok_and(|disk| disk.f_bavail == 0)
 }
 
 fn start_timeout_failure(child: &mut Child, folder: &Path) -> Failure {

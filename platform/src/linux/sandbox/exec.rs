@@ -14,9 +14,9 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
-use nix::sys::resource::Resource;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, access, setsid};
+use rustix::process::Resource;
 
 use super::{mount_view, nofollow, privileges, seccomp};
 use crate::sandbox::{Policy, server_environment};
@@ -101,11 +101,11 @@ fn limit_ipc(policy: &Policy) -> std::io::Result<()> {
 fn set_limits(policy: &Policy, processes: u64) -> Result<(), String> {
     let limits = &policy.limits;
     let all = [
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_DATA, limits.memory),
-        (Resource::RLIMIT_NOFILE, limits.open_files),
-        (Resource::RLIMIT_FSIZE, limits.file_size),
-        (Resource::RLIMIT_NPROC, processes),
+        (Resource::Core, 0),
+        (Resource::Data, limits.memory),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nproc, processes),
     ];
     crate::sandbox::set_limits(&all)
 }

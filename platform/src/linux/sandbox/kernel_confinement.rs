@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use nix::sys::resource::Resource;
 use nix::sys::signal::Signal;
+use rustix::process::Resource;
 
 use super::{privileges, seccomp};
 
@@ -34,11 +34,11 @@ pub fn confine_to_compute(memory: u64) -> String {
 
 fn set_limits(memory: u64) -> Result<(), String> {
     let all = [
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_DATA, memory),
-        (Resource::RLIMIT_FSIZE, 0),
+        (Resource::Core, 0),
+        (Resource::Data, memory),
+        (Resource::Fsize, 0),
         // Open files stay open.
-        (Resource::RLIMIT_NOFILE, 0),
+        (Resource::Nofile, 0),
     ];
     crate::sandbox::set_limits(&all)
 }

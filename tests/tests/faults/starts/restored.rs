@@ -2,7 +2,7 @@
 //! user.
 
 use mgp_tests::harness::program::Gate;
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, system};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -145,6 +145,10 @@ async fn servers_have_the_variables_of_the_user_after_a_bare_start() {
     let doctor = Program::ours("mgp", ["doctor", "--socket", &socket]).env("TZ", "Asia/Tokyo");
     let told = doctor.output(DEADLINE).await.stdout;
     let told = String::from_utf8_lossy(&told);
+    if system::is_weaker("environment").await {
+        assert!(!told.contains("from an earlier start"), "{told}");
+        return;
+    }
     assert!(told.contains("has them from an earlier start"), "{told}");
     let differs = told.lines().find(|line| line.contains("other values of"));
     assert!(differs.is_some_and(|line| line.contains("TZ")), "{told}");

@@ -8,8 +8,8 @@ use std::time::UNIX_EPOCH;
 
 use mgp_policy::GrantStore;
 use mgp_runtime::time::unix_ms;
-use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
+use rustix::fs::statvfs;
 
 use super::CheckContext;
 use super::finding::{Finding, Remedy};
@@ -128,9 +128,9 @@ fn check_disk_space(data_dir: &Path) -> Option<Finding> {
     const AREA: &str = "disk";
     let there = data_dir.ancestors().find(|folder| folder.exists())?;
     let disk = statvfs(there).ok()?;
-    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let message = format!("{} free for {}", format_bytes(free), data_dir.display());
-    let inodes = disk.files() == 0 || disk.files_available() > 0;
+    let inodes = disk.f_files == 0 || disk.f_favail > 0;
     Some(match free {
         _ if !inodes => Finding::broken(
             AREA,
