@@ -265,10 +265,11 @@ mod tests {
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let near = connect(&path).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
+        let has_pids = mgp_platform::WEAKNESSES.iter().all(|it| it.area != "peers");
         let own = Peer {
             uid: geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
-            pid: Some(std::process::id().cast_signed()),
+            pid: has_pids.then(|| std::process::id().cast_signed()),
         };
         assert_eq!(peer_credentials(&far).unwrap(), own);
         assert_eq!(peer_credentials(&near).unwrap(), own);
@@ -328,7 +329,11 @@ mod tests {
         );
 
         let long = root.path().join("x".repeat(MAX_PATH));
-        assert!(refusal(&long).to_string().contains("107 are allowed"));
+        assert!(
+            refusal(&long)
+                .to_string()
+                .contains(&format!("{MAX_PATH} are allowed"))
+        );
     }
 
     #[tokio::test]

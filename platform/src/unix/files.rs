@@ -1,5 +1,6 @@
 //! Files as every system has them.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,9 @@ use std::path::{Path, PathBuf};
 /// Longest path of a socket, in bytes: the field of the BSDs has 104, the last one is 0.
 pub const SOCKET_PATH_MAX: usize = 103;
 
-/// A file by its inode, which a later file may get.
+/// A file by its inode, which a later file may get, and by the time of its last write.
 #[derive(Debug)]
-pub struct PinnedFile {
-    device: u64,
-    inode: u64,
-}
+pub struct PinnedFile(Metadata);
 
 impl PinnedFile {
     /// Remembers a file of any kind, a socket too. A link is not followed.
@@ -20,18 +18,15 @@ impl PinnedFile {
     /// # Errors
     /// There is no such file.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let found = path.symlink_metadata()?;
-        Ok(Self {
-            device: found.dev(),
-            inode: found.ino(),
-        })
+        path.symlink_metadata().map(Self)
     }
 
     /// Whether the file is at this path.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
+        let id = |file: &Metadata| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec());
         let there = path.symlink_metadata();
-        there.is_ok_and(|there| (self.device, self.inode) == (there.dev(), there.ino()))
+        there.is_ok_and(|there| id(&self.0) == id(&there))
     }
 }
 

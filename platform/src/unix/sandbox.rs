@@ -42,6 +42,15 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
         let why = "a server started by root requires a user to switch to";
         return Err(failed(why.into()));
     }
+    let Machine {
+        landlock,
+        seccomp,
+        namespaces,
+        root: _,
+    } = policy.machine;
+    if landlock > 0 || seccomp || namespaces {
+        return Err(failed("this system has no sandbox".into()));
+    }
     let limits = &policy.limits;
     let all = [
         (Resource::Core, 0),

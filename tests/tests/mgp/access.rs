@@ -604,6 +604,9 @@ async fn opt_in_policy_denies_new_agents_and_new_servers() {
 /// MGP-077: a server that is trusted least is closed until somebody opens it.
 #[tokio::test]
 async fn sandboxed_server_is_denied_by_default() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     let open = Program::fixture(&[]).entry("one");
     let closed = Program::fixture(&[]).entry("two");
     let closed = format!("{closed}[servers.mgp]\ntrust_level = \"sandboxed\"\n");

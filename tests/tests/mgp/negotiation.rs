@@ -70,6 +70,9 @@ async fn active_extensions_are_those_that_both_sides_know() {
 /// MGP-018, MGP-024, MGP-025: what a server declares is seen by the operator; its trust can only sink.
 #[tokio::test]
 async fn declaration_of_a_server_is_reported_and_its_trust_only_lowered() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     let said = json!({"version": "0.2.0", "extensions": ["security", "audit", "com.x.foo"],
         "permissions_required": ["shell"], "server_id": "mind", "trust_level": "god"});
     for era in ["legacy", "modern"] {

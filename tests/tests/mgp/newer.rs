@@ -44,6 +44,9 @@ async fn answered(kernel: &Kernel, era: &str, mgp: &str) -> Value {
 /// changed.
 #[tokio::test]
 async fn client_is_answered_in_its_version_and_its_words_for_trust() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     for (level, old, new) in [
         ("trusted", "trusted", "core"),
         ("core", "trusted", "core"),
@@ -72,6 +75,9 @@ async fn client_is_answered_in_its_version_and_its_words_for_trust() {
 /// EXT-162: a server's own level lowers what the operator gave, in the words of any version, and never raises it.
 #[tokio::test]
 async fn level_of_a_server_itself_only_lowers_it() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     for (given, said, effective) in [
         ("standard", "core", "standard"),
         ("standard", "experimental", "experimental"),
@@ -192,6 +198,9 @@ async fn server_starts_only_from_its_sealed_file() {
 /// EXT-168: the lower trust of a server without a seal is in the audit log.
 #[tokio::test]
 async fn unsealed_server_is_recorded_where_seals_are_required() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     let trust = format!("{OPEN}[servers.mgp]\ntrust_level = \"core\"\n");
     let entry = Program::fixture(&[]).entry("it") + &trust;
     let kernel = Kernel::start(&format!("[sandbox]\nseal_required = true\n{entry}")).await;

@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::permissions::{id, question};
+use crate::sandbox::starts_none;
 use crate::scene::made::{NEWEST, operator};
 
 /// Everybody at an open HTTP door.
@@ -106,6 +107,9 @@ fn audited(kernel: &Kernel, kind: &str) -> Vec<String> {
 /// its tool, calls it, and takes it out; what was done is written down.
 #[tokio::test]
 async fn agent_registers_calls_and_deregisters_a_server_of_its_own() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, "{}").await.result();
@@ -207,6 +211,9 @@ async fn assert_rejected(asks: &[(Value, &str)]) {
 /// MGP-225.
 #[tokio::test]
 async fn registration_of_a_duplicate_id_is_rejected() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let first = agent.request("mgp/discovery/register", turner()).await;
@@ -289,6 +296,9 @@ async fn deregistration_of_an_unknown_id_is_an_error() {
 /// MGP-228, A-31: who was not allowed to registers nothing, and learns nothing.
 #[tokio::test]
 async fn an_agent_that_may_not_registers_nothing() {
+    if starts_none().await {
+        return;
+    }
     let other = MAY.replace(ANYBODY, "agent.other");
     let mut kernel = Kernel::start(&other).await;
     for _ in ["another one may", "nobody may"] {
@@ -318,6 +328,9 @@ async fn an_agent_that_may_not_registers_nothing() {
 /// MGP-224: what was registered is there after the kernel was killed, and what was taken out is not.
 #[tokio::test]
 async fn a_registered_server_survives_the_kernel() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut owner = agent(&kernel).await;
     let told = owner
@@ -347,6 +360,9 @@ async fn a_registered_server_survives_the_kernel() {
 /// MGP-224: a server for the time of a session ends with it.
 #[tokio::test]
 async fn a_server_of_a_session_ends_with_it() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut owner = operator(&kernel).await;
     let mut guest = Agent::over_socket(&kernel.socket()).await;
@@ -422,6 +438,9 @@ async fn registration_that_cannot_be_validated_needs_approval() {
 /// is not started, and the person is asked about that one; so it is with each start after it.
 #[tokio::test]
 async fn program_that_changed_since_its_approval_is_not_started() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let program = kernel.folder().join("server-program");
@@ -480,6 +499,9 @@ async fn program_that_changed_since_its_approval_is_not_started() {
 /// what it needs beyond the configuration it does not get.
 #[tokio::test]
 async fn registered_server_gets_only_configured_permissions() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(&format!("[permissions]\npolicy = \"config_only\"\n{MAY}")).await;
     let mut agent = agent(&kernel).await;
     let mut ask = turner();
@@ -496,6 +518,9 @@ async fn registered_server_gets_only_configured_permissions() {
 /// operator, and what its server does without; the operator takes it out.
 #[tokio::test]
 async fn agent_reads_why_its_registered_server_does_not_work() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let mut broken = turner();
@@ -562,6 +587,9 @@ async fn agent_reads_why_its_registered_server_does_not_work() {
 /// server for the time of its session, asks again, is given the tool, and calls it.
 #[tokio::test]
 async fn an_agent_makes_the_tool_it_misses() {
+    if starts_none().await {
+        return;
+    }
     let [policy, switch] = [
         "[permissions]\npolicy = \"auto_approve\"\n",
         "creating = true\n",

@@ -12,6 +12,7 @@ use crate::audit::events;
 use crate::health::{shown, until};
 use crate::permissions::{pending, question};
 use crate::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
+use crate::sandbox::starts_none;
 use crate::scene::made::operator;
 
 const TURNER: &str = "dynamic.turner";
@@ -52,6 +53,9 @@ async fn grants(kernel: &Kernel) -> Vec<String> {
 /// is not held against the one before, and nobody has what was granted on the one before.
 #[tokio::test]
 async fn a_name_is_free_again_and_begins_with_nothing() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     register(&mut agent, turner()).await;
@@ -121,6 +125,9 @@ async fn a_question_about_a_server_that_is_gone_is_closed() {
 /// what that one is; one it may not know of does not exist; the operator is told where to take it out.
 #[tokio::test]
 async fn configured_server_cannot_be_deregistered_by_an_agent() {
+    if starts_none().await {
+        return;
+    }
     let entry = Program::fixture(&[]).entry("files") + &Program::fixture(&[]).entry("closed");
     let may = MAY.replace("may_register = [", "may_register = [\"agent.local\", ");
     let kernel = Kernel::start(&(entry + &may)).await;
@@ -185,6 +192,9 @@ async fn configured_server_cannot_be_deregistered_by_an_agent() {
 /// it was due nothing of it runs, nothing of it connected, and no list knows it.
 #[tokio::test]
 async fn deregistered_server_is_not_restarted() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let mut owner = operator(&kernel).await;
@@ -214,6 +224,9 @@ async fn deregistered_server_is_not_restarted() {
 /// the operator hears what to do, and gets the name when that one is taken out.
 #[tokio::test]
 async fn the_configuration_gets_a_registered_name_when_it_is_free() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     register(&mut agent, turner()).await;
@@ -244,6 +257,9 @@ async fn the_configuration_gets_a_registered_name_when_it_is_free() {
 /// was allowed on it.
 #[tokio::test]
 async fn a_server_of_a_session_does_not_outlive_the_kernel() {
+    if starts_none().await {
+        return;
+    }
     let kernel = Kernel::start(MAY).await;
     let mut guest = agent(&kernel).await;
     let mut ask = turner();
