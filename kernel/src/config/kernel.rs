@@ -169,8 +169,8 @@ impl KernelConfig {
     fn check_broker(&self, root: &mut Section<'_, '_, '_>) {
         let is_used = self.http.auth == HttpAuth::OAuth && self.oauth.broker.is_some();
         let has_address = self.oauth.resource.is_some() || self.http.listen.ip().is_loopback();
-        if is_used && !self.oauth.groups.map.is_empty() {
-            let words = "`groups` in [oauth] is not read with [oauth.broker]: `mgp groups add` puts its people into groups";
+        if is_used && !self.oauth.groups.scopes.is_empty() {
+            let words = "with `group_scopes` in [oauth] these groups give nothing: tokens of [oauth.broker] have no scopes";
             root.warn(root.span("oauth").unwrap_or_default(), words);
         }
         if is_used && !has_address {

@@ -2,10 +2,12 @@
 //! tried here is reported.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -13,9 +15,8 @@ use super::{
     PACKAGE, Release, SUMS, VERSION, create_folder, digest, image, output_of, read, run, write,
 };
 
-/// How long a kernel may take to start, and to end.
+/// How long a kernel may take to start.
 const KERNEL_TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The folders of one artefact.
 struct Place {
@@ -225,8 +226,8 @@ fn check_npm(release: &Release, place: &Place) -> Result<String, String> {
     let failing = place
         .command("npx")
         .args(["--no", PACKAGE, "--", "no-verb"])
-        .status();
-    let code = failing.map_err(|why| why.to_string())?.code();
+        .output();
+    let code = failing.map_err(|why| why.to_string())?.status.code();
     if code != Some(2) {
         return Err(format!("the exit code of the program is lost: {code:?}"));
     }
@@ -264,31 +265,13 @@ fn check_image(release: &Release, place: &Place) -> Result<String, String> {
         return Err("it starts another program".into());
     }
     let (layer, _) = blob(&manifest["layers"][0])?;
+    // Its user is not known here: all is the caller's, who is root in the namespace.
     run(place
         .command("tar")
-        .arg("-xzf")
+        .args(["--no-same-owner", "-xzf"])
         .arg(layer)
         .arg("-C")
         .arg(&place.root))?;
-    create_folder(&place.root.join("proc"))?;
-    create_folder(&place.root.join("dev"))?;
-    let in_root = |args: &[&str]| {
-        let mut command = place.command("unshare");
-        command.args([
-            "--user",
-            "--map-root-user",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-        ]);
-        command
-            .arg("--mount-proc=proc")
-            .args(["chroot", ".", "/usr/bin/mgp"])
-            .args(args);
-        command.env("HOME", "/home/mgp");
-        command
-    };
     let possible = place
         .command("unshare")
         .args(["--user", "--map-root-user", "true"])
@@ -296,29 +279,51 @@ fn check_image(release: &Release, place: &Place) -> Result<String, String> {
     if !possible.is_ok_and(|output| output.status.success()) {
         return Ok("its digests; not run: there are no user namespaces here".into());
     }
+    run_image(place)?;
+    Ok("its digests; unpacked, a kernel run in it".into())
+}
+
+/// Runs a kernel in the unpacked image, and asks it for its status from outside.
+fn run_image(place: &Place) -> Result<(), String> {
+    create_folder(&place.root.join("proc"))?;
+    create_folder(&place.root.join("dev"))?;
+    let in_root = |args: &[&str]| {
+        let mut command = place.command("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork"]);
+        command.args(["--kill-child", "--mount-proc=proc", "chroot", "."]);
+        command.arg("/usr/bin/mgp").args(args);
+        command.env("HOME", "/home/mgp");
+        command
+    };
     expect_version(&output_of(&mut in_root(&["--version"]))?)?;
-    let mut kernel = in_root(&["up", "--socket", "/tmp/mgp.sock"]);
-    let kernel = kernel.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let _kernel = Running(kernel.map_err(|why| why.to_string())?);
-    let socket = place.root.join("tmp/mgp.sock");
-    let program = place.root.join("usr/bin/mgp");
-    let begin = Instant::now();
-    loop {
-        let mut status = place.command(&program);
-        let status = status
-            .arg("--socket")
-            .arg(&socket)
-            .args(["status", "--json"])
-            .output();
-        let status = status.map_err(|why| why.to_string())?;
-        if status.status.success() {
-            return Ok("its digests; unpacked, a kernel run in it".into());
+    let data = "home/mgp/.local/share/mgp";
+    let mut kernel = in_root(&["up", "--data-dir", &format!("/{data}")]);
+    let kernel = kernel.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut kernel = Running(kernel.map_err(|why| why.to_string())?);
+    let said = kernel.0.stderr.take().ok_or("its output is not there")?;
+    let (up, is_up) = mpsc::channel();
+    thread::spawn(move || {
+        let mut all = String::new();
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            all += &(line + "\n");
+            if all.contains("the kernel is up") {
+                break;
+            }
         }
-        if begin.elapsed() > KERNEL_TIMEOUT {
-            return Err(String::from_utf8_lossy(&status.stderr).into_owned());
-        }
-        thread::sleep(POLL_INTERVAL);
+        // The receiver may have given up.
+        let _ = up.send(all);
+    });
+    let said = is_up.recv_timeout(KERNEL_TIMEOUT);
+    let said = said.map_err(|_| "its kernel does not start".to_owned())?;
+    if !said.contains("the kernel is up") {
+        return Err(said);
     }
+    let socket = place.root.join(data).join("mgp.sock");
+    let mut status = place.command(place.root.join("usr/bin/mgp"));
+    run(status
+        .arg("--socket")
+        .arg(&socket)
+        .args(["status", "--json"]))
 }
 
 /// Runs its function as `makepkg` would, with the archive unpacked.

@@ -149,7 +149,7 @@ impl Broker {
     /// Loads the grants. The broker serves once it has an address.
     #[must_use]
     pub fn new(settings: BrokerSettings, seal: SealKey, audit: AuditHandle) -> Arc<Self> {
-        let grants = grants_file::load(&settings.file);
+        let grants = grants_file::load(&settings.file, &settings.policy.groups.fingerprint());
         let policy = &settings.policy;
         let provider = Provider::new(
             policy.issuer.clone(),
@@ -356,8 +356,8 @@ impl Broker {
         let verified = self
             .keys
             .verify(|keys| verify_id_token(&token, keys, &self.settings.policy, &nonce, unix_ms()));
-        let agent = match verified.await {
-            Ok(agent) => agent,
+        let person = match verified.await {
+            Ok(person) => person,
             Err(error) => {
                 let why = format!("the ID token is not accepted: {error}");
                 return Ok(failed("access_denied", why));
@@ -367,7 +367,7 @@ impl Broker {
         let added = self
             .state()
             .codes
-            .add(&code, agent, sign_in.clone(), unix_ms());
+            .add(&code, person, sign_in.clone(), unix_ms());
         match added {
             Ok(()) => Ok(self.answer(&sign_in, &[("code", &code)])),
             Err(error) => Ok(failed(error.error, error.description)),
@@ -388,9 +388,12 @@ impl Broker {
             return Err(TokenError::Token(audience));
         }
         let (id, agent, bound_to) = (grant.id.clone(), grant.agent.clone(), grant.key.clone());
+        // Its tokens have no scopes.
+        let groups = self.settings.policy.groups.apply(&grant.groups, &[]);
         let end = state.grant_ends.entry(id).or_default().clone();
         Ok(AccessToken {
             credential: Credential::permanent(agent)
+                .with_groups(groups)
                 .with_expiry(Some(expires_ms))
                 .with_revocation(end),
             bound_to,

@@ -6,7 +6,7 @@
 
 mod keys;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -55,15 +55,13 @@ pub struct GroupMapping {
 }
 
 impl GroupMapping {
-    /// The groups of a token with these claims. A group without its scope only closes: a scope takes away, and gives
-    /// nothing.
-    fn apply(
+    /// The groups that these claims give, each once.
+    pub(super) fn read(
         &self,
         claims: &Map<String, Value>,
-        scopes: &[&str],
-    ) -> Result<ClaimedGroups, BadBearerToken> {
+    ) -> Result<BTreeSet<GroupName>, BadBearerToken> {
         if self.map.is_empty() {
-            return Ok(ClaimedGroups::default());
+            return Ok(BTreeSet::new());
         }
         // Groups that are elsewhere (OpenID Connect, section 5.6.2): whoever is in many would lose what is denied to them.
         let elsewhere = claims.get("_claim_names").and_then(Value::as_object);
@@ -82,7 +80,15 @@ impl GroupMapping {
             }
         };
         let groups = named.into_iter().filter_map(|name| self.map.get(name));
-        let groups = groups.map(|group| {
+        Ok(groups.cloned().collect())
+    }
+
+    /// What those of these groups count for that the mapping has, with these scopes. A group without its scope only closes:
+    /// a scope takes away, and gives nothing.
+    #[must_use]
+    pub fn apply(&self, groups: &BTreeSet<GroupName>, scopes: &[&str]) -> ClaimedGroups {
+        let is_mapped = |group: &&GroupName| self.map.values().any(|mapped| mapped == *group);
+        let groups = groups.iter().filter(is_mapped).map(|group| {
             let needed = self.scopes.get(group);
             let has_scope = needed.is_none_or(|needed| scopes.contains(&needed.as_str()));
             let effect = if has_scope {
@@ -92,7 +98,17 @@ impl GroupMapping {
             };
             (group.id(), effect)
         });
-        Ok(ClaimedGroups::new(groups.collect()))
+        ClaimedGroups::new(groups.collect())
+    }
+
+    /// Identifies what is read from claims; empty if nothing is.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        if self.map.is_empty() {
+            return String::new();
+        }
+        let json = serde_json::to_vec(&(&self.claim, &self.map)).expect("texts are JSON");
+        URL_SAFE_NO_PAD.encode(blake3::hash(&json).as_bytes())
     }
 }
 
@@ -267,7 +283,7 @@ fn check_claims(
     {
         return Err(BadBearerToken::Scope);
     }
-    let groups = policy.groups.apply(claims, &scopes)?;
+    let groups = policy.groups.apply(&policy.groups.read(claims)?, &scopes);
     Ok(VerifiedToken {
         agent,
         groups,

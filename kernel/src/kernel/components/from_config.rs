@@ -156,6 +156,7 @@ pub(super) fn new_broker(
         algorithms: oauth.algorithms.clone(),
         agent_claim: oauth.agent_claim.clone(),
         required_claims: broker.require_claims.clone(),
+        groups: oauth.groups.clone(),
     };
     let secret = &broker.client_secret.0;
     let settings = BrokerSettings {

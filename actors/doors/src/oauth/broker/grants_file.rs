@@ -8,10 +8,10 @@ use mgp_engine::doors::broker::grants::{Grant, Grants};
 use mgp_store::{atomic_file, regular_file};
 
 /// The largest file that is read: the maximum number of grants, with some margin.
-const FILE_BYTES_MAX: usize = 16 << 20;
+const FILE_BYTES_MAX: usize = 32 << 20;
 
-/// Reads the grants; none if there is no file. After damage everybody signs in again.
-pub(super) fn load(path: &Path) -> Grants {
+/// Reads the grants that `mapping` fits; none if there is no file. After damage everybody signs in again.
+pub(super) fn load(path: &Path, mapping: &str) -> Grants {
     let damaged = |why: &dyn std::fmt::Display| {
         tracing::warn!(file = %path.display(), %why, "the sign-ins of agents are lost; clients sign in again");
         Grants::default()
@@ -21,7 +21,18 @@ pub(super) fn load(path: &Path) -> Grants {
         Err(error) => damaged(&error),
         Ok(bytes) if bytes.len() > FILE_BYTES_MAX => damaged(&"it is too long"),
         Ok(bytes) => match serde_json::from_slice::<Vec<Grant>>(&bytes) {
-            Ok(records) => Grants::from_records(records),
+            Ok(records) => {
+                let stored = records.len();
+                let grants = Grants::from_records(records, mapping);
+                let ended = stored - grants.to_records().len();
+                if ended > 0 {
+                    tracing::info!(
+                        ended,
+                        "`groups` in [oauth] has changed; clients sign in again"
+                    );
+                }
+                grants
+            }
             Err(error) => damaged(&error),
         },
     }

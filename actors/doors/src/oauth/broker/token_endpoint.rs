@@ -151,7 +151,7 @@ impl Broker {
         };
         let (id, now_ms) = (new_grant_id(), unix_ms());
         let redeemed = self.state().codes.redeem(request, &id, now_ms);
-        let (agent, sign_in) = match redeemed {
+        let (person, sign_in) = match redeemed {
             Ok(redeemed) => redeemed,
             Err(CodeError::Invalid(error)) => return Err(error),
             Err(CodeError::Replayed { grant }) => {
@@ -159,11 +159,13 @@ impl Broker {
                 return Err(OauthError::invalid_grant("the code was used before"));
             }
         };
-        self.remember_proof(proof.as_ref(), &agent)?;
+        self.remember_proof(proof.as_ref(), &person.agent)?;
         let session_ms = u64::try_from(self.settings.session.as_millis()).unwrap_or(u64::MAX);
         let grant = Grant {
             id,
-            agent,
+            agent: person.agent,
+            groups: person.groups,
+            mapping: self.settings.policy.groups.fingerprint(),
             client: sign_in.client,
             client_name: sign_in.client_name,
             resource: sign_in.resource,
@@ -270,10 +272,12 @@ impl Broker {
         }
         let now_ms = unix_ms();
         self.state().used_assertions.remember(&verified, now_ms)?;
-        self.remember_proof(proof.as_ref(), &verified.agent)?;
+        self.remember_proof(proof.as_ref(), &verified.person.agent)?;
         self.add_grant(Grant {
             id: new_grant_id(),
-            agent: verified.agent,
+            agent: verified.person.agent,
+            groups: verified.person.groups,
+            mapping: policy.groups.fingerprint(),
             client: client.digest(),
             client_name: client_id.clone(),
             resource,

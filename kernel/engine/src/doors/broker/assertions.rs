@@ -1,14 +1,14 @@
 //! What the identity provider signs for the broker: the ID token of a person who signed in (OpenID Connect Core, section
 //! 3.1.3.7), and the assertion that stands for a person (ID-JAG, SEP-990).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, GroupName};
 use serde_json::{Map, Value};
 
 use super::OauthError;
 use crate::doors::bearer::{
-    self, Algorithm, BadBearerToken, IssuerKeys, check_times, find_agent, string_list,
+    self, Algorithm, BadBearerToken, GroupMapping, IssuerKeys, check_times, find_agent, string_list,
 };
 
 /// Longest lifetime of an assertion, in milliseconds: its id is remembered for that long. ID-JAGs live for minutes.
@@ -29,6 +29,17 @@ pub struct ProviderPolicy {
     pub agent_claim: String,
     /// Claims that a person must have: with this value, or with it in a list.
     pub required_claims: BTreeMap<String, String>,
+    /// The groups that the claims of a person give.
+    pub groups: GroupMapping,
+}
+
+/// A person, as the provider knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The agent.
+    pub agent: AgentId,
+    /// The groups that the claims gave.
+    pub groups: BTreeSet<GroupName>,
 }
 
 /// Why the provider's statement is not accepted. The messages repeat nothing of it.
@@ -67,7 +78,7 @@ pub fn verify_id_token(
     policy: &ProviderPolicy,
     nonce: &str,
     now_ms: u64,
-) -> Result<AgentId, BadAssertion> {
+) -> Result<Person, BadAssertion> {
     let claims = bearer::verify_signature(token, keys, &policy.algorithms, &["jwt"])?;
     check_issuer(&claims, policy)?;
     let own = |it: &&str| *it == policy.client_id;
@@ -90,8 +101,8 @@ pub fn verify_id_token(
 /// An accepted ID-JAG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonAssertion {
-    /// The agent.
-    pub agent: AgentId,
+    /// The person.
+    pub person: Person,
     /// The resource, if it names one.
     pub resource: Option<String>,
     /// Its id, which is accepted once.
@@ -130,7 +141,7 @@ pub fn verify_id_jag(
         _ => return Err(BadAssertion::Resource),
     };
     Ok(PersonAssertion {
-        agent: find_person(&claims, policy)?,
+        person: find_person(&claims, policy)?,
         resource,
         id: id.to_owned(),
         expires_ms,
@@ -147,7 +158,7 @@ fn check_issuer(claims: &Map<String, Value>, policy: &ProviderPolicy) -> Result<
 fn find_person(
     claims: &Map<String, Value>,
     policy: &ProviderPolicy,
-) -> Result<AgentId, BadAssertion> {
+) -> Result<Person, BadAssertion> {
     for (name, wanted) in &policy.required_claims {
         let value = claims.get(name);
         let has = string_list(value).contains(&wanted.as_str())
@@ -166,7 +177,10 @@ fn find_person(
     if policy.agent_claim == "email" && unverified {
         return Err(BadAssertion::UnverifiedEmail);
     }
-    Ok(find_agent(claims, &policy.agent_claim)?)
+    Ok(Person {
+        agent: find_agent(claims, &policy.agent_claim)?,
+        groups: policy.groups.read(claims)?,
+    })
 }
 
 /// The ids of used assertions, until they expire.
@@ -238,6 +252,11 @@ mod tests {
                 ("hd".to_owned(), "example.com".to_owned()),
                 ("groups".to_owned(), "mcp".to_owned()),
             ]),
+            groups: GroupMapping {
+                claim: "teams".into(),
+                map: BTreeMap::from([("Eng".to_owned(), GroupName::parse("readers").unwrap())]),
+                scopes: BTreeMap::new(),
+            },
         }
     }
 
@@ -249,7 +268,7 @@ mod tests {
         })
     }
 
-    fn verify(header: &Value, changes: &[(&str, Value)]) -> Result<AgentId, BadAssertion> {
+    fn verify(header: &Value, changes: &[(&str, Value)]) -> Result<Person, BadAssertion> {
         let mut claims = claims();
         for (name, value) in changes {
             claims[*name] = value.clone();
@@ -262,7 +281,11 @@ mod tests {
     fn id_token_is_for_this_client_and_sign_in() {
         let header = json!({"alg": "EdDSA", "kid": "k", "typ": "JWT"});
         let good = verify(&header, &[]).unwrap();
-        assert_eq!(good.to_string(), "agent.ada%40example.com");
+        assert_eq!(good.agent.to_string(), "agent.ada%40example.com");
+        assert_eq!(good.groups, BTreeSet::new());
+        let teams = [("teams", json!(["Eng", "group.readers", "readers"]))];
+        let readers = BTreeSet::from([GroupName::parse("readers").unwrap()]);
+        assert_eq!(verify(&header, &teams).unwrap().groups, readers);
         let list = [
             ("aud", json!(["kernel", "other"])),
             ("azp", json!("kernel")),
@@ -298,6 +321,12 @@ mod tests {
                 "email_verified",
                 json!("false"),
                 BadAssertion::UnverifiedEmail,
+            ),
+            ("teams", json!({"Eng": true}), token(BadBearerToken::Groups)),
+            (
+                "_claim_names",
+                json!({"teams": "src1"}),
+                token(BadBearerToken::Groups),
             ),
             ("email", json!("operator"), token(BadBearerToken::Subject)),
             ("email", json!(null), token(BadBearerToken::Subject)),
@@ -355,6 +384,9 @@ mod tests {
         let header = json!({"alg": "EdDSA", "kid": "k", "typ": "oauth-id-jag+jwt"});
         let good = verify_jag(&header, &[]).unwrap();
         assert_eq!(good.resource.as_deref(), Some("https://door/mcp"));
+        let teams = verify_jag(&header, &[("teams", json!("Eng"))]).unwrap();
+        let readers = BTreeSet::from([GroupName::parse("readers").unwrap()]);
+        assert_eq!(teams.person.groups, readers);
         let token = BadAssertion::Token;
         for (name, value, wanted) in [
             ("iss", json!("https://evil"), token(BadBearerToken::Issuer)),

@@ -8,6 +8,7 @@ use mgp_protocol::ids::AgentId;
 use ring::digest::{SHA256, digest};
 
 use super::OauthError;
+use super::assertions::Person;
 use super::sign_in::SignIn;
 use crate::doors::agent_registry::TokenDigest;
 
@@ -28,7 +29,7 @@ pub struct Codes {
 
 #[derive(Debug)]
 struct IssuedCode {
-    agent: AgentId,
+    person: Person,
     sign_in: SignIn,
     expires_ms: u64,
     /// The grant that it was exchanged for.
@@ -70,12 +71,15 @@ impl Codes {
     pub fn add(
         &mut self,
         code: &str,
-        agent: AgentId,
+        person: Person,
         sign_in: SignIn,
         now_ms: u64,
     ) -> Result<(), OauthError> {
         self.codes.retain(|_, code| code.expires_ms > now_ms);
-        let own = self.codes.iter().filter(|(_, code)| code.agent == agent);
+        let own = self
+            .codes
+            .iter()
+            .filter(|(_, code)| code.person.agent == person.agent);
         let oldest = own.clone().min_by_key(|(_, code)| code.expires_ms);
         if own.count() >= AGENT_CODES_MAX
             && let Some(digest) = oldest.map(|(digest, _)| *digest)
@@ -87,7 +91,7 @@ impl Codes {
             return Err(OauthError::new("temporarily_unavailable", why));
         }
         let issued = IssuedCode {
-            agent,
+            person,
             sign_in,
             expires_ms: now_ms + CODE_LIFETIME_MS,
             grant: None,
@@ -96,7 +100,7 @@ impl Codes {
         Ok(())
     }
 
-    /// Exchanges a code for the grant with this id: its agent and sign-in. A request that does not fit leaves the code for
+    /// Exchanges a code for the grant with this id: its person and sign-in. A request that does not fit leaves the code for
     /// the client that it was issued to.
     ///
     /// # Errors
@@ -106,7 +110,7 @@ impl Codes {
         request: CodeRequest<'_>,
         grant: &str,
         now_ms: u64,
-    ) -> Result<(AgentId, SignIn), CodeError> {
+    ) -> Result<(Person, SignIn), CodeError> {
         let invalid = |why: &str| CodeError::Invalid(OauthError::invalid_grant(why));
         let found = self.codes.get_mut(&TokenDigest::new(request.code));
         let issued = found.filter(|code| code.expires_ms > now_ms);
@@ -132,19 +136,21 @@ impl Codes {
             return Err(CodeError::Invalid(OauthError::new("invalid_target", why)));
         }
         match issued.grant.replace(grant.to_owned()) {
-            None => Ok((issued.agent.clone(), sign_in.clone())),
+            None => Ok((issued.person.clone(), sign_in.clone())),
             Some(grant) => Err(CodeError::Replayed { grant }),
         }
     }
 
     /// Removes the codes of an agent.
     pub fn remove_agent(&mut self, agent: &AgentId) {
-        self.codes.retain(|_, code| code.agent != *agent);
+        self.codes.retain(|_, code| code.person.agent != *agent);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::doors::broker::clients::Client;
     use crate::doors::broker::params::Params;
@@ -170,8 +176,11 @@ mod tests {
         SignIn::begin(request.unwrap(), &client, [1; 32], NOW)
     }
 
-    fn agent(name: &str) -> AgentId {
-        AgentId::new(format!("agent.{name}"))
+    fn person(name: &str) -> Person {
+        Person {
+            agent: AgentId::new(format!("agent.{name}")),
+            groups: BTreeSet::new(),
+        }
     }
 
     fn request(code: &str) -> CodeRequest<'_> {
@@ -189,7 +198,7 @@ mod tests {
     #[test]
     fn code_is_redeemed_once_by_its_client() {
         let mut codes = Codes::default();
-        codes.add("code", agent("a"), sign_in(), NOW).unwrap();
+        codes.add("code", person("a"), sign_in(), NOW).unwrap();
         let other = "x".repeat(43);
         for wrong in [
             CodeRequest {
@@ -227,17 +236,17 @@ mod tests {
         let (found, _) = codes
             .redeem(right, "g", NOW + CODE_LIFETIME_MS - 1)
             .unwrap();
-        assert_eq!(found, agent("a"));
+        assert_eq!(found, person("a"));
         let again = codes.redeem(right, "h", NOW);
         assert_eq!(
             again.unwrap_err(),
             CodeError::Replayed { grant: "g".into() }
         );
-        codes.add("late", agent("a"), sign_in(), NOW).unwrap();
+        codes.add("late", person("a"), sign_in(), NOW).unwrap();
         let late = codes.redeem(request("late"), "g", NOW + CODE_LIFETIME_MS);
         assert!(matches!(late, Err(CodeError::Invalid(_))));
-        codes.add("gone", agent("a"), sign_in(), NOW).unwrap();
-        codes.remove_agent(&agent("a"));
+        codes.add("gone", person("a"), sign_in(), NOW).unwrap();
+        codes.remove_agent(&person("a").agent);
         assert!(codes.redeem(request("gone"), "g", NOW).is_err());
     }
 
@@ -245,23 +254,23 @@ mod tests {
     #[test]
     fn codes_are_bounded_for_each_agent_and_in_all() {
         let mut codes = Codes::default();
-        codes.add("first", agent("b"), sign_in(), NOW).unwrap();
+        codes.add("first", person("b"), sign_in(), NOW).unwrap();
         for n in 0..100 {
             codes
-                .add(&format!("a{n}"), agent("a"), sign_in(), NOW + n)
+                .add(&format!("a{n}"), person("a"), sign_in(), NOW + n)
                 .unwrap();
         }
         assert_eq!(codes.codes.len(), 1 + AGENT_CODES_MAX);
         assert!(codes.redeem(request("first"), "g", NOW).is_ok());
         for n in 0..CODES_MAX {
-            let _ = codes.add(&format!("c{n}"), agent(&n.to_string()), sign_in(), NOW);
+            let _ = codes.add(&format!("c{n}"), person(&n.to_string()), sign_in(), NOW);
         }
         assert_eq!(codes.codes.len(), CODES_MAX);
         let full = codes
-            .add("more", agent("more"), sign_in(), NOW)
+            .add("more", person("more"), sign_in(), NOW)
             .unwrap_err();
         assert_eq!(full.error, "temporarily_unavailable");
         let later = NOW + CODE_LIFETIME_MS + 100;
-        assert!(codes.add("more", agent("more"), sign_in(), later).is_ok());
+        assert!(codes.add("more", person("more"), sign_in(), later).is_ok());
     }
 }

@@ -1,9 +1,9 @@
 //! Grants: what a person allowed a client, with the tokens that are derived from it. A token is a sealed record that
 //! names its grant; none is stored.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, GroupName};
 use serde::{Deserialize, Serialize};
 
 use super::{ACCESS_LIFETIME_MS, OauthError};
@@ -22,6 +22,12 @@ pub struct Grant {
     pub id: String,
     /// The agent.
     pub agent: AgentId,
+    /// The groups that the provider's claims gave at the sign-in.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<GroupName>,
+    /// The fingerprint of the mapping that read them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mapping: String,
     /// The client.
     pub client: TokenDigest,
     /// The displayed name of the client.
@@ -94,10 +100,12 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// From the stored ones.
+    /// From the stored ones. With a mapping of groups, those of another one end: what their groups are denied would not
+    /// count.
     #[must_use]
-    pub fn from_records(records: Vec<Grant>) -> Self {
-        let grants = records.into_iter().take(GRANTS_MAX);
+    pub fn from_records(records: Vec<Grant>, mapping: &str) -> Self {
+        let is_known = |grant: &Grant| mapping.is_empty() || grant.mapping == mapping;
+        let grants = records.into_iter().filter(is_known).take(GRANTS_MAX);
         Self {
             grants: grants.map(|grant| (grant.id.clone(), grant)).collect(),
         }
@@ -259,6 +267,8 @@ mod tests {
         Grant {
             id: id.into(),
             agent: AgentId::new(format!("agent.{agent}")),
+            groups: BTreeSet::new(),
+            mapping: String::new(),
             client: client(),
             client_name: "Desk".into(),
             resource: "https://h/mcp".into(),
@@ -327,13 +337,34 @@ mod tests {
         assert_ne!(first, second);
         // Stored and loaded, as over a restart.
         let records = grants.to_records().into_iter().cloned().collect();
-        let mut grants = Grants::from_records(records);
+        let mut grants = Grants::from_records(records, "");
         assert!(check(&mut grants, &second, client(), None).is_ok());
         let reused = check(&mut grants, &first, client(), None);
         assert!(matches!(reused, Err(RefreshError::Reused(ended)) if ended.id == "g"));
         let after = check(&mut grants, &second, client(), None);
         assert!(matches!(after, Err(RefreshError::Invalid(_))));
         assert!(grants.authenticate(&tokens.access, &seal(), NOW).is_none());
+    }
+
+    /// EXT-252: a sign-in whose groups were read by another mapping ends, as what they are denied would not count; without
+    /// a mapping nothing is read.
+    #[test]
+    fn grant_of_another_mapping_is_not_loaded() {
+        let records = |mapping: &str| {
+            let mut stored = grant("g", "a", NOW);
+            stored.mapping = mapping.into();
+            vec![stored]
+        };
+        for (stored, current, stays) in [
+            ("", "", true),
+            ("a", "a", true),
+            ("a", "", true),
+            ("", "a", false),
+            ("a", "b", false),
+        ] {
+            let loaded = Grants::from_records(records(stored), current);
+            assert_eq!(!loaded.grants.is_empty(), stays, "{stored:?} {current:?}");
+        }
     }
 
     /// EXT-230: an agent's further grant ends its own least used one; only at the bound of all does another's end.

@@ -4,6 +4,7 @@
 mod attacks;
 mod bound;
 mod documents;
+mod groups;
 mod providers;
 
 use std::sync::{Arc, Mutex};
@@ -294,6 +295,19 @@ impl Scene {
         self.token(&form).await
     }
 
+    /// The kernel starts again with a changed configuration, at the same address.
+    async fn restart(self, change: impl FnOnce(String) -> String) -> Self {
+        let port = self.issuer().rsplit(':').next().unwrap().to_owned();
+        let folder = self.kernel.end(Signal::SIGTERM, DEADLINE).await;
+        let file = folder.path().join("mgp.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+        std::fs::write(&file, change(text)).unwrap();
+        let kernel = Kernel::again(folder).await;
+        kernel.connected(&["it"]).await;
+        Self { kernel, ..self }
+    }
+
     /// What the door says to who shows this token.
     async fn knock(&self, token: &str) -> StatusCode {
         knock(&self.resource(), token).await
@@ -460,18 +474,7 @@ async fn client_of_a_person_gets_tokens_of_the_kernel() {
     let (status, second) = scene.refresh(&client, &tokens).await;
     assert_eq!(status, StatusCode::OK, "{second}");
     assert_ne!(second["refresh_token"], tokens["refresh_token"]);
-    // The same port, so that the address of the broker stays.
-    let port = scene.issuer().rsplit(':').next().unwrap().to_owned();
-    let folder = scene.kernel.end(Signal::SIGTERM, DEADLINE).await;
-    let file = folder.path().join("mgp.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(
-        &file,
-        text.replace("127.0.0.1:0", &format!("127.0.0.1:{port}")),
-    )
-    .unwrap();
-    let kernel = Kernel::again(folder).await;
-    let scene = Scene { kernel, ..scene };
+    let scene = scene.restart(|text| text).await;
     assert_eq!(scene.knock(&access).await, StatusCode::OK);
     let (status, third) = scene.refresh(&client, &second).await;
     assert_eq!(status, StatusCode::OK, "{third}");
