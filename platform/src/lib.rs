@@ -4,6 +4,8 @@
 //! what POSIX and the BSDs share. `docs/platforms.md` lists what is weaker there. The feature `portable` builds `unix`
 //! on Linux, so that it is executed.
 
+mod launch;
+mod process;
 pub mod processes;
 pub mod sandbox;
 
@@ -61,7 +63,7 @@ pub enum Depth {
 
 /// What starts programs in a user's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceManager {
+pub enum ServiceSystem {
     /// systemd, by units.
     Systemd,
     /// launchd, by agents.

@@ -7,39 +7,17 @@
 mod identity;
 mod usage;
 
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use crate::process::find_below;
+pub use crate::process::{MARK_VARIABLE, Process, ProcessState};
 pub use crate::system::handle::ProcessHandle;
 pub use crate::system::program::own_program;
 pub use crate::system::signals::ignores_signal;
 use crate::system::table;
-pub use identity::{ProcessIdentity, ProcessState};
+pub use identity::ProcessIdentity;
 pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
-
-/// The variable that marks a server and all its descendants: `<kernel_mark>:<id>`.
-pub const MARK_VARIABLE: &str = "MGP_SERVER";
-
-/// The descendants of this process, whatever group or session they are in. Children of an ended process belong to the
-/// subreaper above it, where the system has one.
-#[must_use]
-pub fn find_descendants(root: Pid) -> Vec<Process> {
-    let processes = table::read_all().map(|row| row.process);
-    find_below(vec![root], processes.collect())
-}
-
-fn find_below(mut parents: Vec<Pid>, mut rest: Vec<Process>) -> Vec<Process> {
-    let mut found = Vec::<Process>::new();
-    while let Some(parent) = parents.pop() {
-        let children = rest.extract_if(.., |process| process.parent == parent);
-        let children: Vec<_> = children.collect();
-        parents.extend(children.iter().map(|child| child.pid));
-        found.extend(children);
-    }
-    found
-}
 
 /// Whether one of these processes still runs. Blocks.
 #[must_use]
@@ -57,15 +35,6 @@ pub fn is_running(pid: i32) -> bool {
 #[must_use]
 pub fn read_environment(pid: i32) -> Option<Vec<u8>> {
     table::environment(Pid::from_raw(pid))
-}
-
-/// A process of the process table, with its usage.
-pub(crate) struct Row {
-    pub(crate) process: Process,
-    /// Resident memory in bytes.
-    pub(crate) memory: u64,
-    /// Processor time of the process and of its descendants that ended and were waited for.
-    pub(crate) cpu: Duration,
 }
 
 /// The processes of one server, or of all servers of a kernel.
@@ -168,16 +137,6 @@ fn has_mark(environment: &[u8], mark: &[u8]) -> bool {
     entries.any(|entry| entry.starts_with(mark))
 }
 
-/// A process that was running when it was read.
-#[derive(Clone, Copy, Debug)]
-pub struct Process {
-    pub(crate) pid: Pid,
-    pub(crate) parent: Pid,
-    pub(crate) group: Pid,
-    /// In the units of the process table, since a fixed time.
-    pub(crate) started: u64,
-}
-
 /// The same number with the same start time.
 impl PartialEq for Process {
     fn eq(&self, other: &Self) -> bool {
@@ -240,7 +199,8 @@ mod tests {
         let mut child = std::process::Command::new("sleep");
         let mut child = child.arg("60").process_group(0).spawn().unwrap();
         let pid = Pid::from_raw(child.id().cast_signed());
-        let found = find_descendants(Pid::this());
+        let all = table::read_all().map(|row| row.process).collect();
+        let found = find_below(vec![Pid::this()], all);
         let found = found.iter().find(|process| process.pid == pid).unwrap();
         assert_eq!((found.group, found.parent), (pid, Pid::this()));
         found.signal(Signal::SIGKILL);

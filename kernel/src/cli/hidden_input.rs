@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::select::{FdSet, select};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::termios::{
     FlushArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
@@ -97,15 +97,16 @@ impl HiddenInput {
     /// The next byte of input; `None` at the end.
     fn next_byte(&mut self) -> Result<Option<u8>, Failure> {
         while self.read_ahead.is_empty() {
-            let mut ready = [
-                PollFd::new(self.signals.received.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
-            ];
-            match poll(&mut ready, PollTimeout::NONE) {
+            let signals = self.signals.received.as_fd();
+            let mut ready = FdSet::new();
+            ready.insert(signals);
+            ready.insert(self.terminal.as_fd());
+            // Some systems cannot poll terminals.
+            match select(None, &mut ready, None, None, None) {
                 Err(Errno::EINTR) => continue,
-                polled => polled.map_err(io::Error::from)?,
+                selected => selected.map_err(io::Error::from)?,
             };
-            if ready[0].any() == Some(true) {
+            if ready.contains(signals) {
                 return Err(Failure::Interrupted);
             }
             let mut part = [0; 4096];

@@ -1,6 +1,6 @@
 //! The manager of a user's services.
 
-pub use crate::ServiceManager;
+pub use crate::ServiceSystem;
 
 /// The manager of this system.
-pub const MANAGER: ServiceManager = ServiceManager::Systemd;
+pub const SERVICE_SYSTEM: ServiceSystem = ServiceSystem::Systemd;

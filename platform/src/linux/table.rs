@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::processes::{Process, ProcessState, Row};
+use crate::process::{Process, ProcessState, Row};
 
 /// Most bytes of an environment that are read; Linux allows a quarter of an 8 MiB stack.
 const MAX_ENVIRONMENT: u64 = 2 << 20;

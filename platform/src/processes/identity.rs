@@ -3,18 +3,8 @@
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
+use crate::process::ProcessState;
 use crate::system::table;
-
-/// The state of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessState {
-    /// It is runnable or waits.
-    Running,
-    /// Stopped by a signal or a debugger.
-    Stopped,
-    /// It has ended; zombies count as ended.
-    Exited,
-}
 
 /// A process, distinguished from a later one with the same id by its start time.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::{Process, ProcessSet, Row};
+use super::ProcessSet;
+use crate::process::{Process, Row};
 use crate::system::table;
 
 /// Most processes that are read in one pass; on a machine with more the values are too low.

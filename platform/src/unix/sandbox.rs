@@ -12,7 +12,7 @@ use std::process::Command;
 use nix::unistd::geteuid;
 use rustix::process::Resource;
 
-use crate::sandbox::{Machine, Policy, read_policy, server_environment, set_limits};
+use crate::launch::{Machine, Policy, read_policy, server_environment, set_limits};
 
 /// The launcher becomes the server.
 pub const LAUNCHER_STAYS: bool = false;

@@ -1,10 +1,10 @@
 //! The manager of a user's services.
 
-pub use crate::ServiceManager;
+pub use crate::ServiceSystem;
 
 /// The manager of this system.
-pub const MANAGER: ServiceManager = if cfg!(target_os = "macos") {
-    ServiceManager::Launchd
+pub const SERVICE_SYSTEM: ServiceSystem = if cfg!(target_os = "macos") {
+    ServiceSystem::Launchd
 } else {
-    ServiceManager::Unknown
+    ServiceSystem::Unknown
 };

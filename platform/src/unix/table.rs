@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use crate::processes::{Process, ProcessState, Row};
+use crate::process::{Process, ProcessState, Row};
 
 const PS: &str = "/bin/ps";
 /// Most bytes of its output that are read: some hundred thousand processes.

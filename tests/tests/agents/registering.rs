@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_tests::harness::{DEADLINE, Kernel, Need, Peers, Program};
+use mgp_tests::harness::{DEADLINE, Kernel, Need, Peers, Program, system};
 use serde_json::{Value, json};
 
 /// The interpreter that the page names.
@@ -22,6 +22,9 @@ const OTHERS: [(&str, &str); 4] = [
 /// server of either generation of the SDK see what the page shows.
 #[tokio::test]
 async fn an_agent_that_lacks_a_tool_makes_it_and_uses_it() {
+    if !system::starts_sandboxed_servers().await {
+        return;
+    }
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };
@@ -53,6 +56,9 @@ async fn an_agent_that_lacks_a_tool_makes_it_and_uses_it() {
 /// by a client that knows nothing else of MGP and may register: the server runs, is listed and is called.
 #[tokio::test]
 async fn a_raw_request_of_the_sdk_registers_a_server() {
+    if !system::starts_sandboxed_servers().await {
+        return;
+    }
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

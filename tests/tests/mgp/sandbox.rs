@@ -146,7 +146,7 @@ pub(crate) async fn is_unheld() -> bool {
 
 /// Whether this system starts no server in a sandbox: it has none, and the kernel runs as root.
 pub(crate) async fn starts_none() -> bool {
-    is_unheld().await && nix::unistd::geteuid().is_root()
+    is_unheld().await && !system::starts_sandboxed_servers().await
 }
 
 /// A home with a key.

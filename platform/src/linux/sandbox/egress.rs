@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::sandbox::PROXY_PORT;
+use crate::launch::PROXY_PORT;
 
 /// In the kernel: the socket for the launcher, in a folder of any path.
 ///

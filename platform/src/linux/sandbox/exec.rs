@@ -19,7 +19,7 @@ use nix::unistd::{AccessFlags, access, setsid};
 use rustix::process::Resource;
 
 use super::{mount_view, nofollow, privileges, seccomp};
-use crate::sandbox::{Policy, server_environment};
+use crate::launch::{Policy, server_environment};
 
 /// The maximum of message queues in the IPC namespace; each may hold 16 KiB.
 const MESSAGE_QUEUES_MAX: &str = "16";
@@ -107,7 +107,7 @@ fn set_limits(policy: &Policy, processes: u64) -> Result<(), String> {
         (Resource::Fsize, limits.file_size),
         (Resource::Nproc, processes),
     ];
-    crate::sandbox::set_limits(&all)
+    crate::launch::set_limits(&all)
 }
 
 /// The limit of processes and threads. The system counts all processes of the user; in a user namespace only

@@ -12,7 +12,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, dup2_stderr, setsid};
 
 use super::privileges;
-use crate::sandbox::Policy;
+use crate::launch::Policy;
 
 /// All processes in the namespace except this one.
 const ALL_PROCESSES: Pid = Pid::from_raw(-1);

@@ -40,5 +40,5 @@ fn set_limits(memory: u64) -> Result<(), String> {
         // Open files stay open.
         (Resource::Nofile, 0),
     ];
-    crate::sandbox::set_limits(&all)
+    crate::launch::set_limits(&all)
 }

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 
 use super::step::Step;
 use super::{exec, init, leader};
-use crate::sandbox::read_policy;
+use crate::launch::read_policy;
 
 /// Starts the server in its sandbox: path of the program, its name, its arguments. With an empty path nothing is
 /// started after the restrictions are applied. Returns the exit code of the server.

@@ -27,8 +27,10 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::mount_view::{self, MountView};
 use super::step::Step;
 use super::{egress, privileges};
-use crate::processes::{MARK_VARIABLE, find_descendants, own_program};
-use crate::sandbox::{KERNEL_PID_VARIABLE, POLICY_VARIABLE, Policy};
+use crate::launch::{KERNEL_PID_VARIABLE, POLICY_VARIABLE, Policy};
+use crate::linux::program::own_program;
+use crate::linux::table;
+use crate::process::{MARK_VARIABLE, Process, find_below};
 
 /// How long leftover processes may take to end after SIGTERM.
 const GRACE_TIME: Duration = Duration::from_millis(500);
@@ -253,7 +255,7 @@ impl ServerWatch {
             Containment::Namespace(init) => {
                 let _ = init.stdin.as_mut().map(|line| line.write_all(b"e"));
             }
-            Containment::Subreaper => find_descendants(Pid::this())
+            Containment::Subreaper => find_descendants()
                 .iter()
                 .for_each(|p| p.signal(Signal::SIGTERM)),
         }
@@ -273,7 +275,7 @@ impl ServerWatch {
             Containment::Subreaper => {
                 let mut stopped = Vec::new();
                 for _ in 0..STOP_ROUNDS {
-                    let mut found = find_descendants(Pid::this());
+                    let mut found = find_descendants();
                     found.retain(|process| !stopped.contains(process));
                     if found.is_empty() {
                         break;
@@ -301,6 +303,12 @@ impl ServerWatch {
             }
         }
     }
+}
+
+/// The descendants of this process, whatever group or session they are in: children of an ended one are its own.
+fn find_descendants() -> Vec<Process> {
+    let all = table::read_all().map(|row| row.process);
+    find_below(vec![Pid::this()], all.collect())
 }
 
 fn has_ended(process: &OwnedFd) -> bool {

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::pivot_root;
 
 use super::nofollow;
-use crate::sandbox::Policy;
+use crate::launch::Policy;
 
 /// Where the tree is built: exists on every system, and is usable again once the tree is the root.
 const TREE_BASE: &str = "/proc";

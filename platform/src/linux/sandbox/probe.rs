@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
 
 use super::seccomp;
-use crate::processes::own_program;
-use crate::sandbox::{LAUNCH_ARGUMENT, Machine, POLICY_VARIABLE, Policy};
+use crate::launch::{LAUNCH_ARGUMENT, Machine, POLICY_VARIABLE, Policy};
+use crate::linux::program::own_program;
 
 /// Applies all restrictions and reports which worked. Nothing can run in this process afterwards. The policy is tried
 /// with all namespaces.

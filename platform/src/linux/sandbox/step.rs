@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use crate::sandbox::LAUNCH_ARGUMENT;
+use crate::launch::LAUNCH_ARGUMENT;
 
 /// The variable that names the step.
 const STEP_VAR: &str = "MGP_SANDBOX_STEP";

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mgp_platform::service::{MANAGER, ServiceManager};
+use mgp_platform::service::{SERVICE_SYSTEM, ServiceSystem};
 use mgp_store::{atomic_file, explain_io_error};
 use serde_json::{Value, json};
 
@@ -73,14 +73,14 @@ impl ServiceSpec {
     }
 
     fn service_files(&self, context: &CliContext) -> Result<Vec<ServiceFile>, Failure> {
-        match MANAGER {
-            ServiceManager::Launchd => Ok(launchd::service_files(self)),
-            ServiceManager::Systemd => {
+        match SERVICE_SYSTEM {
+            ServiceSystem::Launchd => Ok(launchd::service_files(self)),
+            ServiceSystem::Systemd => {
                 let config_home = context.look_up.config_home.clone();
                 let config_home = config_home.unwrap_or_else(|| self.home.join(".config"));
                 systemd::unit_files(self, &config_home).map_err(Failure::Usage)
             }
-            ServiceManager::Unknown => Err(Failure::Other(
+            ServiceSystem::Unknown => Err(Failure::Other(
                 "services of this system are not known here: `mgp up --detach` starts the kernel"
                     .into(),
             )),
@@ -103,7 +103,7 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
         };
     }
     // Only systemd is called; other service managers load the file later.
-    let uses_systemd = MANAGER == ServiceManager::Systemd && !typed.write_only;
+    let uses_systemd = SERVICE_SYSTEM == ServiceSystem::Systemd && !typed.write_only;
     if uses_systemd {
         systemd::check_available().map_err(Failure::Other)?;
         if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {
