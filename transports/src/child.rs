@@ -260,7 +260,11 @@ impl Child {
         timeout(limit, ending).await.is_ok()
     }
 
+    /// Reads the whole process table, which takes some milliseconds: one read at a time, so that many servers that end
+    /// together do not use every core.
     async fn find_live(&self) -> Vec<Process> {
+        static READS: Semaphore = Semaphore::const_new(1);
+        let _permit = READS.acquire().await;
         let processes = self.processes.clone();
         read_table(move || processes.find_live()).await
     }
@@ -283,11 +287,8 @@ async fn is_any_left(processes: &[Process]) -> bool {
     read_table(move || is_any_alive(&processes)).await
 }
 
-/// Reads the process table, which takes some milliseconds: off the runtime's threads, and one read at a time, so that
-/// many servers that end together do not use every core.
+/// Reads the process table off the runtime's threads.
 async fn read_table<T: Default + Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
-    static READS: Semaphore = Semaphore::const_new(1);
-    let _permit = READS.acquire().await;
     let reading = tokio::task::spawn_blocking(read);
     reading.await.unwrap_or_default()
 }
