@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::select::{FdSet, select};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::termios::{
     FlushArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
 };
-use nix::unistd::Pid;
 
 use super::failure::Failure;
 
@@ -26,9 +26,6 @@ const TERMINATION_SIGNALS: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGQUIT,
 ];
-
-/// The one that this process sends itself to stop receiving them.
-const RELEASE: Signal = Signal::SIGQUIT;
 
 /// The terminal without echo, from before the first question on: a secret may be pasted right after it. Input typed
 /// ahead answers the next question.
@@ -130,7 +127,7 @@ impl Drop for HiddenInput {
     }
 }
 
-/// The signals that end the command, received by a thread of their own (sigwait(3)) while they are blocked.
+/// The signals that end the command, received by a thread (sigwait(3)) while they are blocked.
 struct BlockedSignals {
     saved_mask: SigSet,
     /// Readable once one was received.
@@ -138,41 +135,58 @@ struct BlockedSignals {
     signal: Receiver<Signal>,
 }
 
+/// Where received signals go; `None` while none are blocked.
+static RECEIVER: Mutex<Option<(Sender<Signal>, PipeWriter)>> = Mutex::new(None);
+
 impl BlockedSignals {
     fn block() -> io::Result<Self> {
+        static THREAD: OnceLock<()> = OnceLock::new();
         let ending: SigSet = TERMINATION_SIGNALS.into_iter().collect();
-        let (received, mut wake) = io::pipe()?;
+        let (received, wake) = io::pipe()?;
         let (sender, signal) = mpsc::channel();
         let saved_mask = ending.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let receiving = thread::Builder::new().spawn(move || {
-            if let Ok(signal) = ending.wait() {
-                let _ = sender.send(signal);
-                let _ = wake.write_all(b"s");
-            }
-        });
-        if let Err(error) = receiving {
-            let _ = saved_mask.thread_set_mask();
-            return Err(error);
-        }
-        Ok(Self {
+        let blocked = Self {
             saved_mask,
             received,
             signal,
-        })
+        };
+        *lock_receiver() = Some((sender, wake));
+        if THREAD.get().is_none() {
+            // The thread starts with the signals blocked, and stays.
+            if let Err(error) = thread::Builder::new().spawn(move || receive_signals(ending)) {
+                blocked.unblock();
+                return Err(error);
+            }
+            let _ = THREAD.set(());
+        }
+        Ok(blocked)
     }
 
     /// A received signal ends the process here.
     fn unblock(&self) {
-        let received = self.signal.try_recv();
-        if received.is_err() {
-            // Ends the thread, which otherwise takes the next signal.
-            let _ = kill(Pid::this(), RELEASE);
-            let _ = self.signal.recv();
-        }
-        if let Ok(signal) = received {
+        *lock_receiver() = None;
+        if let Ok(signal) = self.signal.try_recv() {
             let _ = raise(signal);
         }
         let _ = self.saved_mask.thread_set_mask();
+    }
+}
+
+fn lock_receiver() -> MutexGuard<'static, Option<(Sender<Signal>, PipeWriter)>> {
+    RECEIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn receive_signals(ending: SigSet) {
+    while let Ok(signal) = ending.wait() {
+        if let Some((sender, wake)) = &mut *lock_receiver() {
+            let _ = sender.send(signal);
+            let _ = wake.write_all(b"s");
+            continue;
+        }
+        // Nobody hides input now: it has its usual effect.
+        let one: SigSet = [signal].into_iter().collect();
+        let _ = one.thread_unblock().and_then(|()| raise(signal));
+        let _ = one.thread_block();
     }
 }
 
