@@ -118,7 +118,7 @@ impl ProcessSet {
     }
 
     fn is_recent(&self, process: &Process) -> bool {
-        process.started.saturating_add(table::START_TOLERANCE) >= self.since
+        process.started >= self.since || table::is_same_start(process.started, self.since)
     }
 
     /// Whether a process is in a group and not older than the first member.
@@ -140,7 +140,7 @@ fn has_mark(environment: &[u8], mark: &[u8]) -> bool {
 /// The same number with the same start time.
 impl PartialEq for Process {
     fn eq(&self, other: &Self) -> bool {
-        self.pid == other.pid && self.started.abs_diff(other.started) <= table::START_TOLERANCE
+        self.pid == other.pid && table::is_same_start(self.started, other.started)
     }
 }
 

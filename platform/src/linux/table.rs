@@ -22,10 +22,13 @@ const MAX_DESCRIPTORS: usize = 1 << 20;
 const START_READS: u32 = 100;
 const START_READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Start times are in clock ticks since the machine's start, and always read the same.
-pub(crate) const START_TOLERANCE: u64 = 0;
 /// Whether the environments of some processes of this user cannot be read.
 pub(crate) const HIDES_ENVIRONMENTS: bool = false;
+
+/// Start times are in clock ticks since the machine's start, and always read the same.
+pub(crate) fn is_same_start(one: u64, other: u64) -> bool {
+    one == other
+}
 
 /// All running processes.
 pub(crate) fn read_all() -> impl Iterator<Item = Row> {

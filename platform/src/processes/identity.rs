@@ -32,7 +32,7 @@ impl ProcessIdentity {
     #[must_use]
     pub fn state(&self) -> ProcessState {
         match (table::read_state(Pid::from_raw(self.pid)), self.started) {
-            (Some((_, now)), Some(then)) if now.abs_diff(then) > table::START_TOLERANCE => {
+            (Some((_, now)), Some(then)) if !table::is_same_start(now, then) => {
                 ProcessState::Exited
             }
             (Some(_), None) => ProcessState::Exited,

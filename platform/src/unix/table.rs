@@ -16,7 +16,7 @@ const OUTPUT_MAX: u64 = 16 << 20;
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// Start times are in seconds, and computed anew by some systems at each read.
-pub(crate) const START_TOLERANCE: u64 = 2;
+const START_TOLERANCE: u64 = 2;
 /// Whether the environments of some processes of this user cannot be read: macOS hides those of its own programs.
 pub(crate) const HIDES_ENVIRONMENTS: bool = true;
 /// The option by which `ps` shows environments after the arguments.
@@ -27,6 +27,11 @@ const WITH_ENVIRONMENT: &str = if cfg!(target_os = "macos") {
 } else {
     "-e"
 };
+
+/// Whether two start times may be of one process.
+pub(crate) fn is_same_start(one: u64, other: u64) -> bool {
+    one.abs_diff(other) <= START_TOLERANCE
+}
 
 /// All running processes.
 pub(crate) fn read_all() -> impl Iterator<Item = Row> {

@@ -164,6 +164,9 @@ async fn rejected_code_is_invalid_params_for_an_older_plain_client() {
 /// MGP-227: the code of a sandboxed server is judged strictly, whatever it declares or does not.
 #[tokio::test]
 async fn code_of_a_sandboxed_server_is_validated_strictly() {
+    if crate::sandbox::starts_none().await {
+        return;
+    }
     let silent = json!({"name": "silent", "inputSchema": {
         "type": "object", "properties": {"body": {"type": "string", "format": "code"}}
     }});
