@@ -103,7 +103,7 @@ fn named(sources: &Sources) -> BTreeMap<String, BTreeSet<&'static str>> {
         let is_outside = |top: &&str| file.starts_with(*top);
         let is_test = file.contains("/tests/") || file.ends_with("/tests.rs");
         let is_own = file.contains("/benches/") || file.contains("/examples/");
-        if file.starts_with(PLATFORM) || OUTSIDE.iter().any(|top| is_outside(&top)) {
+        if file.starts_with(PLATFORM) || OUTSIDE.iter().any(is_outside) {
             continue;
         }
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
