@@ -23,6 +23,8 @@ pub struct NameSources {
     pub servers: Arc<ServerTable>,
     /// Agents with a token.
     pub registered_agents: RegisteredAgents,
+    /// Agents that are signed in at the identity provider.
+    pub signed_in: SignedInAgents,
     /// Connected agents.
     pub directory: Arc<Directory>,
     /// Agents that have grants or denials.
@@ -57,6 +59,30 @@ pub struct ClusterNames {
 /// Tells what nodes are called at the moment.
 #[derive(Clone)]
 pub struct NodeNaming(Arc<dyn Fn() -> ClusterNames + Send + Sync>);
+
+/// Tells who is signed in at the moment.
+#[derive(Clone)]
+pub struct SignedInAgents(Arc<dyn Fn() -> Vec<AgentId> + Send + Sync>);
+
+impl SignedInAgents {
+    /// Asks `now` each time.
+    pub fn new(now: impl Fn() -> Vec<AgentId> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+}
+
+impl Default for SignedInAgents {
+    /// There is no identity provider.
+    fn default() -> Self {
+        Self::new(Vec::new)
+    }
+}
+
+impl fmt::Debug for SignedInAgents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SignedInAgents").finish_non_exhaustive()
+    }
+}
 
 impl NodeNaming {
     /// Asks `now` each time.
@@ -124,7 +150,9 @@ impl NameSources {
         let granted = table.agents().filter(|agent| !agent.is_group()).cloned();
         let groups = self.configured_groups.keys().cloned();
         let groups = groups.chain(table.groups()).collect();
-        let agents = registered_agents.chain(granted).chain(self.directory.ids());
+        let signed_in = (self.signed_in.0)();
+        let agents = registered_agents.chain(granted).chain(signed_in);
+        let agents = agents.chain(self.directory.ids());
         let servers = self.servers.load();
         let listed = servers.iter().map(|(id, handle)| {
             // Hidden tools have names, too: the configuration and grants may name them.

@@ -26,7 +26,7 @@ use mgp_json::quote;
 use self::acts::Read;
 use self::sentence::Sentence;
 pub use self::texts::Role;
-use self::texts::{Text, argument_names, find_texts, sentences};
+use self::texts::{Text, argument_names, find_texts, join_words, sentences};
 use self::words::Words;
 use crate::results::fold;
 
@@ -365,6 +365,7 @@ impl Judge<'_> {
                 .add(Act::Hidden, HOLD_SCORE, &text.place, &content);
         }
         let is_description = text.role == Role::Description && text.place.ends_with("description");
+        let content = join_words(&content);
         for (at, sentence) in sentences(&content).enumerate() {
             self.judge_sentence(text, sentence, is_description && at == 0);
         }
@@ -423,14 +424,16 @@ fn sentence_features(
     acts::read(&sentence).features
 }
 
-/// The beginning of a sentence, without unseen characters.
+/// A sentence, without unseen characters; of a long one both ends, since the middle may be padding.
 fn shorten(text: &str) -> String {
-    let shown = text
-        .chars()
-        .filter(|c| !crate::validators::is_invisible(*c));
-    let mut out: String = shown.clone().take(QUOTE_MAX).collect();
-    if shown.count() > QUOTE_MAX {
-        out.push('…');
+    let is_shown = |c: &char| !crate::validators::is_invisible(*c);
+    let shown: Vec<char> = text.chars().filter(is_shown).collect();
+    if shown.len() <= QUOTE_MAX {
+        return shown.into_iter().collect();
     }
-    out
+    let (begin, end) = (
+        &shown[..QUOTE_MAX / 2],
+        &shown[shown.len() - QUOTE_MAX / 2..],
+    );
+    begin.iter().chain(&['…']).chain(end).collect()
 }

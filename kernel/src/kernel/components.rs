@@ -28,7 +28,7 @@ use crate::routes::RoutingTable;
 use crate::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
 use mgp_callers::request::{AnswerFuture, Routes};
 use mgp_calls::TruncatedResults;
-use mgp_calls::name_sources::NameSources;
+use mgp_calls::name_sources::{NameSources, SignedInAgents};
 use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists,
     LinkLookups, Policies, Rates, ToolCounts, Validation,
@@ -304,9 +304,19 @@ impl Components {
         let open = kernel.http.enabled && kernel.http.auth == HttpAuth::None;
         let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
+        let broker = self.broker.clone();
+        let signed_in = move || {
+            let grants = broker.as_ref().map(|broker| broker.grants());
+            grants
+                .into_iter()
+                .flatten()
+                .map(|grant| grant.agent)
+                .collect()
+        };
         NameSources {
             servers: self.shared.servers.clone(),
             registered_agents: self.agents.registry.registered_agents.clone(),
+            signed_in: SignedInAgents::new(signed_in),
             directory: self.shared.directory.clone(),
             access: self.shared.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),

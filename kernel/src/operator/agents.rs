@@ -28,7 +28,8 @@ impl Operator {
     /// An invalid or taken name; a failed write.
     pub(crate) async fn add_agent(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
-        let (id, end) = (parse_agent(&add.name)?, token_expiry(add.expires_secs)?);
+        let id = AgentId::parse(&add.name).map_err(|e| Refusal::BadParams(e.to_string()))?;
+        let end = token_expiry(add.expires_secs)?;
         let new_token = self.agents.add(&id, end, &request.trace.id).await;
         let new_token = new_token.map_err(to_refusal)?;
         json(&to_created_agent(&id, new_token))
@@ -168,8 +169,9 @@ fn signed_in_agent<'g>(
     })
 }
 
+/// An agent that may be one of another authority: those have names that no agent is added with.
 fn parse_agent(name: &str) -> Result<AgentId, Refusal> {
-    AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))
+    AgentId::parse_or_from_subject(name).map_err(|e| Refusal::BadParams(e.to_string()))
 }
 
 fn token_expiry(expires_secs: Option<u64>) -> Result<Option<u64>, Refusal> {

@@ -64,9 +64,10 @@ impl GroupMapping {
             return Ok(BTreeSet::new());
         }
         // Groups that are elsewhere (OpenID Connect, section 5.6.2): whoever is in many would lose what is denied to them.
-        let elsewhere = claims.get("_claim_names").and_then(Value::as_object);
-        if elsewhere.is_some_and(|names| names.contains_key(&self.claim)) {
-            return Err(BadBearerToken::Groups);
+        match claims.get("_claim_names") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(names)) if !names.contains_key(&self.claim) => {}
+            Some(_) => return Err(BadBearerToken::Groups),
         }
         let named = match claims.get(&self.claim) {
             None | Some(Value::Null) => Vec::new(),
@@ -322,7 +323,7 @@ pub(super) fn find_agent(
 
 /// The key that a token is bound to. A binding that is not understood may not be ignored: whoever stole the token could
 /// use it.
-fn find_binding(claims: &Map<String, Value>) -> Result<Option<String>, BadBearerToken> {
+pub(super) fn find_binding(claims: &Map<String, Value>) -> Result<Option<String>, BadBearerToken> {
     match claims.get("cnf") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(members)) if members.len() == 1 => {

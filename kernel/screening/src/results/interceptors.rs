@@ -100,6 +100,15 @@ impl Interceptor {
             .collect()
     }
 
+    /// Whether it is for any results, in words of the draft.
+    #[must_use]
+    pub fn is_for_results(&self) -> bool {
+        let phases = ["request", "response", "both"];
+        phases.contains(&self.hook.phase.as_str())
+            && self.hook.phase != "request"
+            && !self.hook.events.is_empty()
+    }
+
     /// Whether it is for results of this method.
     #[must_use]
     pub fn covers_results_of(&self, event: &str) -> bool {
@@ -149,14 +158,14 @@ struct Message<'a> {
     message: std::borrow::Cow<'a, str>,
 }
 
-/// Why a result is blocked; `None` if it passes. Only errors block; an invalid result without a severity is one.
+/// Why a result is blocked; `None` if it passes. Information and warnings block nothing; every other invalid result does.
 ///
 /// # Errors
 /// The answer cannot be read.
 pub fn read_validation(answer: &str) -> Result<Option<String>, String> {
     let read: Validation<'_> = serde_json::from_str(answer).map_err(|error| error.to_string())?;
-    let is_error = read.severity.as_deref().is_none_or(|word| word == "error");
-    if read.valid || !is_error {
+    let is_remark = matches!(read.severity.as_deref(), Some("info" | "warn"));
+    if read.valid || is_remark {
         return Ok(None);
     }
     let reason = read.messages.first().map(|it| it.message.as_ref());

@@ -81,7 +81,14 @@ async fn unread_answers_are_bounded_and_others_are_served() {
     // Each call is answered, with its result or with what became of it.
     let mut whole = 0;
     for wire in &mut wires {
-        let answer = wire.rest().await;
+        let mut answer = wire.rest().await;
+        // A stream that is behind ends, and its client comes back for the rest.
+        if !answer.contains("\ndata: {")
+            && let Some((_, id)) = answer.split_once("\nid: ")
+        {
+            let id = id.split_whitespace().next();
+            answer = deaf.get(id).await.text().await;
+        }
         if answer.len() > ANSWER - 1_000 {
             whole += 1;
             continue;

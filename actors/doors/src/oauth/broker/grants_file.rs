@@ -26,6 +26,10 @@ pub(super) fn load(path: &Path, mapping: &str) -> Grants {
                 let grants = Grants::from_records(records, mapping);
                 let ended = stored - grants.to_records().len();
                 if ended > 0 {
+                    // For good, whatever the mapping becomes.
+                    if let Err(error) = write(path, &render(&grants)) {
+                        return damaged(&error);
+                    }
                     tracing::info!(
                         ended,
                         "`groups` in [oauth] has changed; clients sign in again"

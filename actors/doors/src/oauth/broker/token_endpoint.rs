@@ -261,6 +261,11 @@ impl Broker {
         let verified = verified.map_err(|e| {
             OauthError::invalid_grant(format!("the assertion is not accepted: {e}"))
         })?;
+        let key = proof.as_ref().map(|proof| &proof.key);
+        if verified.bound_to.is_some() && verified.bound_to.as_ref() != key {
+            let why = "the assertion is bound to a key: send a proof of it";
+            return Err(OauthError::new("invalid_dpop_proof", why));
+        }
         let asserted = verified.resource.as_deref();
         let resource = match_resource(asserted.or(params.get("resource")), self.resources())?;
         let named = params

@@ -123,8 +123,12 @@ impl InterceptorChain {
         let connecting = self.servers.connect(&name.server, caller, in_flight);
         let link = connecting.await.map_err(|refusal| failed(name, &refusal))?;
         let declared = self.declared(name, &link).await?;
-        let definition = declared.iter().find(|it| it.name == name.name).cloned();
-        let definition = definition.ok_or_else(|| format!("there is no interceptor {name}"))?;
+        let mut found = declared.iter().filter(|it| it.name == name.name);
+        let definition = found.next().filter(|_| found.next().is_none()).cloned();
+        let definition = definition.ok_or_else(|| format!("there is no one interceptor {name}"))?;
+        if !definition.is_for_results() {
+            return Err(format!("interceptor {name} is for no results"));
+        }
         let name = name.clone();
         Ok(Asked {
             name,
@@ -182,9 +186,12 @@ impl Asked {
 
     async fn change(&self, event: &str, payload: &str) -> Result<Option<String>, String> {
         let changed = self.invoke(event, payload, read_mutation).await;
-        match self.definition.is_audit() {
-            true => Ok(None),
-            false => changed,
+        match (self.definition.is_audit(), changed) {
+            (true, _) => Ok(None),
+            (false, Ok(Some(next))) if !keeps_form(event, payload, &next) => {
+                Err(failed(&self.name, &"what it answers is no result any more"))
+            }
+            (false, changed) => changed,
         }
     }
 }
@@ -198,6 +205,20 @@ fn event_of(method: &str) -> Option<&str> {
     }
 }
 
+/// Whether a changed result still has what its method's results have, and is of the same kind.
+fn keeps_form(event: &str, before: &str, after: &str) -> bool {
+    let list = match event {
+        "tools/call" => "content",
+        "prompts/get" => "messages",
+        _ => "contents",
+    };
+    let is_list = |text| member(text, list).is_some_and(|it| it.starts_with('['));
+    let keeps = |name| member(before, name).is_none() || member(after, name).is_some();
+    (is_list(after) || !is_list(before))
+        && keeps("structuredContent")
+        && member(before, "resultType") == member(after, "resultType")
+}
+
 async fn ask(link: &Arc<Link>, method: &str, params: &str) -> Outcome {
     Box::pin(link.request_within(method, params, TIMEOUT)).await
 }
@@ -209,6 +230,35 @@ fn failed(name: &InterceptorName, why: &dyn std::fmt::Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// EXT-251: a change keeps the form of a result.
+    #[test]
+    fn changed_results_keep_their_form() {
+        let before = r#"{"content":[],"structuredContent":{"a":1}}"#;
+        for (after, keeps) in [
+            (r#"{"content":[1],"structuredContent":{}}"#, true),
+            (r#"{"content":[]}"#, false),
+            (r#"{"content":"x","structuredContent":{}}"#, false),
+            (r#"{"structuredContent":{}}"#, false),
+            (
+                r#"{"content":[],"structuredContent":{},"resultType":"task"}"#,
+                false,
+            ),
+            ("{}", false),
+        ] {
+            assert_eq!(keeps_form("tools/call", before, after), keeps, "{after}");
+        }
+        assert!(keeps_form(
+            "prompts/get",
+            r#"{"messages":[]}"#,
+            r#"{"messages":[]}"#
+        ));
+        assert!(!keeps_form(
+            "resources/read",
+            r#"{"contents":[]}"#,
+            r#"{"contents":{}}"#
+        ));
+    }
 
     #[test]
     fn results_of_tasks_are_results_of_calls() {

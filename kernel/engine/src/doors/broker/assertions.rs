@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::OauthError;
 use crate::doors::bearer::{
-    self, Algorithm, BadBearerToken, GroupMapping, IssuerKeys, check_times, find_agent, string_list,
+    self, Algorithm, BadBearerToken, GroupMapping, IssuerKeys, check_times, find_agent,
+    find_binding, string_list,
 };
 
 /// Longest lifetime of an assertion, in milliseconds: its id is remembered for that long. ID-JAGs live for minutes.
@@ -109,6 +110,8 @@ pub struct PersonAssertion {
     pub id: String,
     /// When it expires, in milliseconds since 1970.
     pub expires_ms: u64,
+    /// The thumbprint of the key that it is bound to.
+    pub bound_to: Option<String>,
 }
 
 /// The person that an ID-JAG for `audience`, the issuer of the broker, and this client is about.
@@ -145,6 +148,7 @@ pub fn verify_id_jag(
         resource,
         id: id.to_owned(),
         expires_ms,
+        bound_to: find_binding(&claims)?,
     })
 }
 
@@ -172,9 +176,10 @@ fn find_person(
         }
     }
     // Where people choose their address, one that is not verified may be another person's.
-    let unverified = matches!(claims.get("email_verified"), Some(Value::Bool(false)))
-        || claims.get("email_verified").and_then(Value::as_str) == Some("false");
-    if policy.agent_claim == "email" && unverified {
+    let verified = claims.get("email_verified");
+    let is_verified = matches!(verified, Some(Value::Bool(true)))
+        || verified.and_then(Value::as_str) == Some("true");
+    if policy.agent_claim == "email" && !is_verified {
         return Err(BadAssertion::UnverifiedEmail);
     }
     Ok(Person {
@@ -322,6 +327,9 @@ mod tests {
                 json!("false"),
                 BadAssertion::UnverifiedEmail,
             ),
+            ("email_verified", json!(null), BadAssertion::UnverifiedEmail),
+            ("email_verified", json!(1), BadAssertion::UnverifiedEmail),
+            ("email", json!("agent.eve"), token(BadBearerToken::Subject)),
             ("teams", json!({"Eng": true}), token(BadBearerToken::Groups)),
             (
                 "_claim_names",
@@ -384,6 +392,8 @@ mod tests {
         let header = json!({"alg": "EdDSA", "kid": "k", "typ": "oauth-id-jag+jwt"});
         let good = verify_jag(&header, &[]).unwrap();
         assert_eq!(good.resource.as_deref(), Some("https://door/mcp"));
+        let bound = verify_jag(&header, &[("cnf", json!({"jkt": "k"}))]).unwrap();
+        assert_eq!(bound.bound_to.as_deref(), Some("k"));
         let teams = verify_jag(&header, &[("teams", json!("Eng"))]).unwrap();
         let readers = BTreeSet::from([GroupName::parse("readers").unwrap()]);
         assert_eq!(teams.person.groups, readers);
@@ -404,6 +414,11 @@ mod tests {
             ("client_id", json!(null), BadAssertion::AuthorizedParty),
             ("jti", json!(null), BadAssertion::Id),
             ("jti", json!(""), BadAssertion::Id),
+            (
+                "cnf",
+                json!({"x5t#S256": "k"}),
+                token(BadBearerToken::Binding),
+            ),
             ("exp", json!(NOW / 1000 + 7200), BadAssertion::Id),
             ("resource", json!(["a", "b"]), BadAssertion::Resource),
             ("hd", json!("example.org"), BadAssertion::Claim("hd".into())),

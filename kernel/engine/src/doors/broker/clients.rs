@@ -226,7 +226,7 @@ fn check_redirect_uri(text: &str) -> Result<(), &'static str> {
     }
     let url = Url::parse(text).map_err(|_| "a redirect URI is no URL")?;
     let is_secure = match url.scheme() {
-        "https" => text.starts_with("https://") && url.host().is_some(),
+        "https" => is_plain_authority(text, &url),
         "http" => split_loopback(text).is_some(),
         _ => false,
     };
@@ -237,6 +237,20 @@ fn check_redirect_uri(text: &str) -> Result<(), &'static str> {
             "a redirect URI begins with https://, http://127.0.0.1, http://[::1] or http://localhost",
         )
     }
+}
+
+/// Whether every reader of an https URL finds the host that the person is shown.
+fn is_plain_authority(text: &str, url: &Url) -> bool {
+    let rest = text.strip_prefix("https://").unwrap_or_default();
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    !host.is_empty()
+        && url
+            .host_str()
+            .is_some_and(|read| read.eq_ignore_ascii_case(host))
 }
 
 /// The host of a redirect to this machine, and what follows its port.
@@ -385,6 +399,10 @@ mod tests {
             "http://a.example/cb",
             "http://localhost.evil/cb",
             "javascript:alert(1)",
+            "https:///evil.example/cb",
+            "https:////evil.example/cb",
+            "https://%65vil.example/cb",
+            "https://:443/cb",
             "data:text/html,x",
             "cursor://x/cb",
             "file:///etc/passwd",

@@ -536,6 +536,40 @@ async fn removed_agent_and_revoked_token_are_out_at_once() {
     assert!(!unknown.status.success());
 }
 
+/// EXT-228: a person whose name has other characters than an agent's is removed, denied and shown like every other, in both
+/// spellings; one whose id would read as another agent's gets none.
+#[tokio::test]
+async fn person_with_a_mail_address_is_removed_and_denied() {
+    let scene = Scene::start("").await;
+    let client = scene.client("Desk").await;
+    let sign_in = async |subject: &str| {
+        *scene.provider.changes.lock().unwrap() = (json!({"sub": subject}), id_header());
+        scene.sign_in(&client).await["access_token"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let printed = "agent.ada%40example.com";
+    for spelling in [printed, "ada@example.com"] {
+        let token = sign_in("ada@example.com").await;
+        assert_eq!(scene.knock(&token).await, StatusCode::OK);
+        let listed = scene.kernel.mgp_json(&["agents", "list"]).await;
+        assert_eq!(listed["agents"][0]["id"], printed, "{listed}");
+        let removed = scene.kernel.mgp(&["agents", "remove", spelling]).await;
+        assert!(removed.status.success(), "{spelling}: {removed:?}");
+        assert_eq!(scene.knock(&token).await, StatusCode::UNAUTHORIZED);
+    }
+    sign_in("ada@example.com").await;
+    let denied = scene
+        .kernel
+        .mgp(&["grants", "add", printed, "it", "--deny"])
+        .await;
+    assert!(denied.status.success(), "{denied:?}");
+    *scene.provider.changes.lock().unwrap() = (json!({"sub": "agent.eve"}), id_header());
+    let url = scene.browse(&mut Browser::default(), &client).await;
+    assert_eq!(parameter(&url, "error").as_deref(), Some("access_denied"));
+}
+
 /// What a kernel leaves behind has no token in it, and no secret of the provider.
 fn contents(folder: &TempDir) -> Vec<u8> {
     let mut all = Vec::new();

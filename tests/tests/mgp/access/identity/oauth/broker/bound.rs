@@ -256,6 +256,12 @@ async fn assertion_of_the_provider_opens_for_a_configured_client() {
             "invalid_target",
         ),
         (
+            "bound to a key",
+            assertion("9", json!({"cnf": {"jkt": "k"}})),
+            own.clone(),
+            "invalid_dpop_proof",
+        ),
+        (
             "ID token",
             scene.provider.token(&scene.issuer()),
             own.clone(),
