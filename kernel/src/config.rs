@@ -43,7 +43,7 @@ pub(crate) use sections::http::HttpAuth;
 pub(crate) use sections::http::lite::LiteConfig;
 pub(crate) use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
 pub(crate) use sections::notify::NotifyConfig;
-pub(crate) use sections::{LogFormat, RegistryConfig};
+pub(crate) use sections::{LogFormat, RegistryConfig, UpdatesConfig};
 
 use self::file::ParsedFile;
 use crate::trust::{self, FILE_BYTES_MAX, ProjectFile, TrustStore};

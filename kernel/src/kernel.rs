@@ -5,6 +5,7 @@ mod audit_log;
 mod change_events;
 mod components;
 mod data_folder;
+pub(crate) mod handover;
 mod listeners;
 pub(crate) mod lock;
 mod machine;
@@ -56,6 +57,7 @@ pub(crate) use options::{KernelOptions, OpenHttpListener, OpenListeners};
 
 use announcement::RunningRecord;
 use data_folder::StoredMcpl;
+use handover::Handover;
 use listeners::BoundListeners;
 use process_marks::ProcessMarks;
 use witnessed_files::WitnessReport;
@@ -82,7 +84,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     log_to_stderr(&options);
     machine::check_file_limit(machine::open_file_limit())?;
     machine::check_threads().map_err(|e| e.to_string())?;
-    let announced = RunningRecord::acquire(&options)?;
+    let announced = RunningRecord::acquire(&mut options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::worker_threads())
         .enable_all()
@@ -135,8 +137,12 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     }
     let outcome = runtime.block_on(serve(options, stored, listeners));
     runtime.shutdown_timeout(Duration::from_secs(1));
-    drop(announced);
-    outcome
+    match outcome {
+        // The lock and the records pass on with the process.
+        Ok(Some(handover)) => Err(handover.execute(announced.lock())),
+        Ok(None) => Ok(()),
+        Err(why) => Err(why),
+    }
 }
 
 /// Runs the guard process, which ends the kernel's children when the kernel dies.
@@ -229,11 +235,12 @@ impl StoredState {
     }
 }
 
+/// Serves until the kernel ends; returns the handover if another program continues.
 async fn serve(
     options: KernelOptions,
     stored: StoredState,
     mut listeners: BoundListeners,
-) -> Result<(), String> {
+) -> Result<Option<Handover>, String> {
     let closing = CancellationToken::new();
     listeners.issue_tokens(&options)?;
     let (audit, marks) = (stored.audit.clone(), stored.marks.clone());
@@ -245,7 +252,7 @@ async fn serve(
     let started = Box::pin(components::start(&options, stored, &closing))
         .await
         .map_err(describe_spawn_error)?;
-    let open = listeners.open(&options, &started, &closing);
+    let open = listeners.open(&options, &started, &closing).await;
     started.source.set_endpoints(describe_listeners(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(ConfigLookup::trust_file);
@@ -271,13 +278,30 @@ async fn serve(
     let ends_with_stdin = options.stop_on_stdin_close;
     (options.on_ready)(&open);
     wait_for_shutdown(&closing, ends_with_stdin).await;
-    tracing::info!("stopping");
-    started
-        .connector
-        .set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
+    let order = started.handover.get();
+    let mut time = SHUTDOWN_TIMEOUT;
+    let mut drain_time = SHUTDOWN_DRAIN_TIMEOUT;
+    if let Some(order) = order {
+        tracing::info!(program = %order.program.display(), "stopping, and handing over");
+        time += order.wait;
+        drain_time = order.wait;
+    } else {
+        tracing::info!("stopping");
+    }
+    started.connector.set_shutdown_drain_timeout(drain_time);
     drop((watching, started.followers, started.notices));
     started.node_endpoint.close();
+    let mut handover = None;
     let end = async {
+        if let Some(order) = order {
+            // Servers go on while the doors close.
+            let answered = listeners.drain();
+            let drained = async { tokio::join!(answered, started.node_endpoint.drain()) };
+            if tokio::time::timeout(order.wait, drained).await.is_err() {
+                tracing::warn!("some calls have not ended within the time: they end now");
+            }
+            handover = Some(listeners.prepare_handover(order, &options.data_dir));
+        }
         // Peers learn that this node is leaving while its servers stop.
         tokio::join!(
             started.cluster.announce_shutdown(),
@@ -297,15 +321,17 @@ async fn serve(
         audit.close().await;
     };
     tokio::select! {
-        ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, end) => {
+        ended = tokio::time::timeout(time, end) => {
             // After a timeout the next start looks for remaining processes.
             if ended.is_ok() {
                 marks.remove_file();
             }
-            Ok(())
         }
-        () = wait_for_second_signal() => Err("stopped at once, as told a second time".into()),
+        () = wait_for_second_signal() => {
+            return Err("stopped at once, as told a second time".into());
+        }
     }
+    handover.transpose()
 }
 
 /// The error of the actor, without the text that ractor adds.

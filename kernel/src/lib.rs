@@ -6,6 +6,7 @@ mod cluster;
 pub mod config;
 mod config_source;
 mod demo;
+mod handover;
 mod health;
 mod kernel;
 mod key_rotation;
@@ -16,6 +17,7 @@ mod routes;
 mod skill_folder;
 mod supervision_tree;
 mod trust;
+mod version;
 
 // Starts the actors of the cluster.
 pub use self::cluster::{Cluster, ClusterDeps};

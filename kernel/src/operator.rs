@@ -38,7 +38,9 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::Verified;
-use mgp_protocol::mgp::kernel::{CLIENTS_MAX, KernelStatus, RunningTree, TaskCount};
+use mgp_protocol::mgp::kernel::{
+    CLIENTS_MAX, KernelStatus, RunningTree, TaskCount, Upgrade, Upgraded,
+};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::monotonic_now;
@@ -60,6 +62,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::config_source::ConfigSource;
+use crate::handover::{self, DEFAULT_WAIT, HandoverOrder, HandoverSlot, WAIT_MAX};
 use crate::supervision_tree::TreeHandle;
 
 /// Limit for a request that waits for a server to settle; a start has its own, lower limit.
@@ -118,6 +121,8 @@ pub(crate) struct Operator {
     pub(crate) name_sources: NameSources,
     /// Shuts the kernel down.
     pub(crate) shutdown: CancellationToken,
+    /// What continues after that, if anything.
+    pub(crate) handover: Arc<HandoverSlot>,
 }
 
 impl Operator {
@@ -178,6 +183,29 @@ impl Operator {
     pub(crate) fn stop(&self) -> Outcome {
         self.shutdown.cancel();
         Ok(mgp_calls::empty_result())
+    }
+
+    /// `mgp/kernel/upgrade`: answered before the kernel hands over.
+    ///
+    /// # Errors
+    /// The kernel ends with what started it, the program cannot take over, or another one does already.
+    pub(crate) async fn upgrade(&self, request: &Request) -> Outcome {
+        let upgrade: Upgrade = read(request)?;
+        if !self.handover.is_possible {
+            let why = "this kernel ends with the command that started it, and cannot be upgraded";
+            return Err(Refusal::Forbidden(why.into()));
+        }
+        let program = PathBuf::from(upgrade.program);
+        let wait = upgrade.wait_ms.map_or(DEFAULT_WAIT, Duration::from_millis);
+        let checked = handover::check(&program).await;
+        let version = checked.map_err(Refusal::BadRequest)?;
+        let order = HandoverOrder {
+            program,
+            wait: wait.min(WAIT_MAX),
+        };
+        self.handover.order(order).map_err(Refusal::BadRequest)?;
+        self.shutdown.cancel();
+        json(&Upgraded { version })
     }
 
     /// `mgp/kernel/reload`.

@@ -213,6 +213,7 @@ fn operator_route(method: &str) -> Option<Route> {
     Some(match method {
         "mgp/kernel/status" => operator(operate!(status)),
         "mgp/kernel/stop" => operator(|t, _| ready_outcome(t.operator.stop())),
+        "mgp/kernel/upgrade" => operator(operate!(upgrade)),
         "mgp/kernel/reload" => operator(operate!(reload())),
         "mgp/kernel/tree" => operator(operate!(tree())),
         "mgp/kernel/metrics" => operator(|t, r| t.metrics.clone().handle(&r)),

@@ -4,6 +4,7 @@
 //! what POSIX and the BSDs share. `docs/platforms.md` lists what is weaker there. The feature `portable` builds `unix`
 //! on Linux, so that it is executed.
 
+pub mod descriptors;
 mod launch;
 mod process;
 pub mod processes;

@@ -48,6 +48,10 @@ pub const WEAKNESSES: &[Weakness] = &[
         text: "a machine that vanished is noticed when the system gives up sending",
     },
     Weakness {
+        area: "upgrade",
+        text: "calls that `mgp stdio` had sent and the kernel had not read are reported as lost",
+    },
+    Weakness {
         area: "signals",
         text: "the kernel ends when its terminal closes, with nohup, too",
     },

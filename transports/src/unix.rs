@@ -2,16 +2,22 @@
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use mgp_platform::files::{PinnedFile, SOCKET_PATH_MAX};
 use mgp_platform::peer::{self, Peer};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// Longest path of a socket, in bytes.
 pub(crate) const MAX_PATH: usize = SOCKET_PATH_MAX;
@@ -80,6 +86,17 @@ impl SocketFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// True if it is removed on drop.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.handle.is_some()
+    }
+
+    /// Leaves the file where it is, for the next listener.
+    pub fn keep(&mut self) {
+        self.handle = None;
+    }
 }
 
 impl Drop for SocketFile {
@@ -121,8 +138,9 @@ pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), 
     Ok(bound)
 }
 
-/// Adopts a socket that the system's service manager has bound and listens on: the manager keeps its file, and starts
-/// the next kernel on a connection. Folder and permissions must be as [`bind`] makes them. Needs a tokio runtime.
+/// Adopts a socket that another process has bound and listens on. The system's service manager keeps its file, and
+/// starts the next kernel on a connection; with `is_ours` the file is removed as after [`bind`]. Folder and permissions
+/// must be as [`bind`] makes them. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`BindError`].
@@ -130,6 +148,7 @@ pub fn adopt(
     listener: std::os::unix::net::UnixListener,
     path: &Path,
     everybody: bool,
+    is_ours: bool,
 ) -> Result<(UnixListener, SocketFile), BindError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     open_private_folder(folder)?;
@@ -139,9 +158,10 @@ pub fn adopt(
     }
     listener.set_nonblocking(true).map_err(system_error(path))?;
     let listener = UnixListener::from_std(listener).map_err(system_error(path))?;
+    let handle = is_ours.then(|| PinnedFile::open(path)).transpose();
     let file = SocketFile {
         path: path.to_owned(),
-        handle: None,
+        handle: handle.map_err(system_error(path))?,
     };
     Ok((listener, file))
 }
@@ -210,13 +230,45 @@ fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let _ = fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR);
     socket.bind(&SockAddr::unix(path)?)?;
     std::fs::set_permissions(path, Permissions::from_mode(OWN_MODE))?;
-    let pin = PinnedFile::open(path)?;
     let file = SocketFile {
         path: path.to_owned(),
-        handle: Some(pin),
+        handle: Some(PinnedFile::open(path)?),
     };
     socket.listen(BACKLOG)?;
     Ok((UnixListener::from_std(socket.into())?, file))
+}
+
+/// The reading half of a connection, which takes nothing more once `drain` resolves: what the peer has written until then
+/// is read, and its next write fails, so that it knows what was not.
+#[derive(Debug)]
+pub struct DrainingReader {
+    half: OwnedReadHalf,
+    drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl DrainingReader {
+    /// Reads from this half.
+    #[must_use]
+    pub fn new(half: OwnedReadHalf, drain: &CancellationToken) -> Self {
+        let drain = Some(Box::pin(drain.clone().cancelled_owned()));
+        Self { half, drain }
+    }
+}
+
+impl AsyncRead for DrainingReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let drain = self.drain.as_mut();
+        if drain.is_some_and(|drain| drain.as_mut().poll(cx).is_ready()) {
+            self.drain = None;
+            // A peer that is gone needs no notice.
+            let _ = SockRef::from(self.half.as_ref()).shutdown(Shutdown::Read);
+        }
+        Pin::new(&mut self.half).poll_read(cx, buf)
+    }
 }
 
 /// Reads the peer's credentials from the system.
@@ -245,6 +297,7 @@ pub(crate) async fn connect(path: &Path) -> io::Result<UnixStream> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -283,7 +336,7 @@ mod tests {
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
         let path = root.path().join("kernel.sock");
         let theirs = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let (listener, file) = adopt(theirs.try_clone().unwrap(), &path, false).unwrap();
+        let (listener, file) = adopt(theirs.try_clone().unwrap(), &path, false, false).unwrap();
         let near = connect(&path).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         assert!(peer_credentials(&near).is_ok() && peer_credentials(&far).is_ok());
@@ -292,8 +345,27 @@ mod tests {
         // New connections wait for the next kernel.
         connect(&path).await.unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o770)).unwrap();
-        let refused = adopt(theirs, &path, false).map(|_| ());
+        let refused = adopt(theirs, &path, false, false).map(|_| ());
         assert!(matches!(refused, Err(BindError::OpenFolder { .. })));
+    }
+
+    /// A peer learns from its failed write what was not read, and everything before that is.
+    #[tokio::test]
+    async fn draining_reader_reads_what_was_written_and_takes_no_more() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let drain = CancellationToken::new();
+        let (half, _writer) = far.into_split();
+        let mut reader = DrainingReader::new(half, &drain);
+        let (_, mut near) = near.into_split();
+        near.write_all(b"before").await.unwrap();
+        let mut text = [0; 3];
+        reader.read_exact(&mut text).await.unwrap();
+        drain.cancel();
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).await.unwrap();
+        assert_eq!((&text, rest.as_str()), (b"bef", "ore"));
+        let refused = near.write_all(b"after").await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
     }
 
     /// PRJ-009: a second kernel at the same socket is rejected; the socket of a dead kernel is replaced.

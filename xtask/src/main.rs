@@ -42,6 +42,12 @@ enum Task {
         #[arg(long, default_value_t = 1_000_000)]
         seeds: u64,
     },
+    /// Upgrade a kernel many times under load: no call may be lost or made twice.
+    UpgradeTest {
+        /// How many times.
+        #[arg(long, default_value_t = 200)]
+        times: u32,
+    },
     /// Measure a cluster of real kernels, each in its own network namespace, and print the results with their bounds:
     /// about twenty minutes, or two with --quick.
     ///
@@ -115,6 +121,7 @@ fn main() -> ExitCode {
         Task::Simulate { seeds } => {
             run([Step::new(SIMULATOR, simulator_command(seeds)).with_test_count()])
         }
+        Task::UpgradeTest { times } => run([build_binaries(), upgrade_step(times)]),
         Task::ClusterTest { given } => run_release_program("mgp-cluster-figures", &given),
         Task::Footprint => run_release_program("mgp-footprint", &[]),
         Task::PortableTest => portable_test(),
@@ -190,7 +197,7 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         )],
         vec![Step::new(
             "types on other systems",
-            cargo_command(&[&["check", "--workspace", "--bins"], &PORTABLE[..]].concat()),
+            cargo_command(&["check", "-p", "mgp-platform", "--features", "portable"]),
         )],
         vec![
             Step::new("licences and advisories", cargo_command(&["deny", "check"]))
@@ -257,6 +264,14 @@ fn sdk_test() -> ExitCode {
         .env("MGP_NEWEST_SDKS", folder.trim())
         .env("CI", "true");
     run([Step::new("examples with the newest SDKs", examples).with_test_count()])
+}
+
+fn upgrade_step(times: u32) -> Step {
+    let suite = ["test", "--workspace", "--test", "faults", "--"];
+    let filter = ["upgrades_under_load", "--nocapture"];
+    let mut test = cargo_command(&[&suite[..], &filter].concat());
+    test.env("MGP_UPGRADES", times.to_string());
+    Step::new("upgrades", test).with_test_count()
 }
 
 fn build_binaries() -> Step {

@@ -340,7 +340,7 @@ impl Agent {
 
     /// True once the client is ready.
     #[must_use]
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.ready.is_raised()
     }
 
@@ -352,7 +352,7 @@ impl Agent {
 
     /// True once the client has set a log level.
     #[must_use]
-    pub(crate) fn has_set_level(&self) -> bool {
+    pub fn has_set_level(&self) -> bool {
         self.level_set.load(Ordering::Relaxed)
     }
 

@@ -92,6 +92,12 @@ impl SessionToolCache {
         )
     }
 
+    /// True before the first tool.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.report().0 == 0
+    }
+
     /// Ends the cache with its connection.
     pub(crate) fn end(&self) {
         let before = std::mem::replace(&mut *self.lock_state(), CacheState::Ended);

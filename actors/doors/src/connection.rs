@@ -64,14 +64,23 @@ pub(crate) struct ConnectionState {
     _alive: ActorCountGuard,
 }
 
-/// Serves an agent on a pair of byte streams until either side closes, or `leave` resolves. Without a
-/// `view` the agent may choose one with `mgp/door/open`.
+/// When a connection ends besides its client's own end.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionEnd {
+    /// Nothing more is read, and requests in flight have until `leave`.
+    pub drain: CancellationToken,
+    /// It ends.
+    pub leave: CancellationToken,
+}
+
+/// Serves an agent on a pair of byte streams until either side closes, or `end` says so. Without a `view` the agent may
+/// choose one with `mgp/door/open`.
 pub async fn serve<R, W>(
     context: EndpointContext,
     (id, groups): (AgentId, ClaimedGroups),
     operator: bool,
     view: Option<CatalogView>,
-    leave: CancellationToken,
+    end: ConnectionEnd,
     reader: R,
     writer: W,
 ) where
@@ -108,10 +117,14 @@ pub async fn serve<R, W>(
     let heard_out = async {
         tokio::select! {
             _ = reading => {}
-            () = leave.cancelled() => {}
+            () = end.leave.cancelled() => {}
         }
         // The agent sends no more; calls in flight may still be answered.
-        let _ = tokio::time::timeout(CLOSE_GRACE, agent.wait_until_idle()).await;
+        tokio::select! {
+            () = agent.wait_until_idle() => {}
+            () = tokio::time::sleep(CLOSE_GRACE), if !end.drain.is_cancelled() => {}
+            () = end.leave.cancelled(), if end.drain.is_cancelled() => {}
+        }
         sink.close();
         std::future::pending().await
     };

@@ -49,7 +49,7 @@ pub use self::oauth::{IssuerTokens, KeySource, OAuth, ProtectedResource, TokenSo
 pub use self::revocation::Revocation;
 
 // The actor of one legacy HTTP session: from `initialize` to DELETE, its idle timeout or the end of the kernel.
-pub use self::session::{SessionLimits, SessionMsg, Sessions};
+pub use self::session::{SessionLimits, SessionMsg, SessionRecord, Sessions};
 
 // Stateless requests of 2026-07-28, which carry in `_meta` what a session would know of the client.
 pub use self::stateless::Stateless;

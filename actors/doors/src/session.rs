@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
+use mgp_engine::policy::access::{ClaimedGroups, EntryEffect};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, SessionId};
+use mgp_protocol::mcp;
 use mgp_transports::{FairSlots, SlotAdmission, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde::{Deserialize, Serialize};
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use mgp_callers::agent::{Agent, AgentChannel};
@@ -23,6 +28,29 @@ use mgp_runtime::{ActorCountGuard, CountedKind, Mailbox, Queued, task};
 /// console. Each open page holds one.
 const OPERATOR_SESSIONS: usize = 32;
 
+/// Longest parameters of an `initialize` that are kept, in bytes. Those of usual clients have a few hundred.
+const HELLO_BYTES_MAX: usize = 4 << 10;
+/// About the size of a record without its variable parts.
+const RECORD_BYTES: usize = 400;
+/// Methods that leave nothing behind for which a session would have to be restored.
+const PLAIN_METHODS: [&str; 15] = [
+    "completion/complete",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/progress",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "tasks/get",
+    "tasks/list",
+    "tools/call",
+    "tools/list",
+];
+
 /// The session as used by its requests.
 #[derive(Debug)]
 pub struct Session {
@@ -34,6 +62,10 @@ pub struct Session {
     pub(crate) agent: Arc<Agent>,
     /// Its event streams.
     pub(crate) streams: Arc<Streams>,
+    /// The parameters of its `initialize`; empty if they are too long to keep.
+    hello: Box<str>,
+    /// True as long as nothing but its record would have to be restored.
+    is_plain: AtomicBool,
     used: AtomicU64,
     /// Set by each use since the last eviction check.
     was_used: AtomicBool,
@@ -41,6 +73,36 @@ pub struct Session {
 }
 
 impl Session {
+    /// Notes what its client asks for: a kernel that hands over keeps no subscriptions, and no state of other
+    /// extensions than MCP's lists and calls.
+    pub(crate) fn note_method(&self, method: &str) {
+        if !PLAIN_METHODS.contains(&method) {
+            self.is_plain.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What the next program in this process restores; `None` if that would not be all of it.
+    fn to_record(&self) -> Option<SessionRecord> {
+        let caller = &self.caller;
+        let is_whole = self.is_plain.load(Ordering::Relaxed)
+            && !self.hello.is_empty()
+            && !caller.operator
+            && caller.mcpl.is_none()
+            && !self.agent.has_requests()
+            && !self.streams.was_interrupted()
+            && self.agent.tool_cache.is_empty();
+        is_whole.then(|| SessionRecord {
+            id: self.id.clone(),
+            agent: caller.agent.clone(),
+            groups: caller.groups.iter().cloned().collect(),
+            view: caller.view.clone(),
+            address: caller.address.as_deref().map(Into::into),
+            hello: self.hello.clone(),
+            is_ready: self.agent.is_ready(),
+            level: self.agent.has_set_level().then(|| self.agent.level()),
+        })
+    }
+
     /// Marks the session as used.
     pub(crate) fn touch(&self) {
         self.was_used.store(true, Ordering::Relaxed);
@@ -98,6 +160,27 @@ impl Drop for SessionStream {
     fn drop(&mut self) {
         self.session.touch();
         self.session.open_streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A session, as one kernel hands it over to the next.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionRecord {
+    id: SessionId,
+    agent: AgentId,
+    groups: Vec<(AgentId, EntryEffect)>,
+    view: CatalogView,
+    address: Option<Box<str>>,
+    hello: Box<str>,
+    is_ready: bool,
+    level: Option<LogLevel>,
+}
+
+impl SessionRecord {
+    /// About its size, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        RECORD_BYTES + self.hello.len() + self.groups.len() * RECORD_BYTES / 4
     }
 }
 
@@ -218,14 +301,33 @@ impl Sessions {
     pub(crate) async fn open(
         self: &Arc<Self>,
         caller: Arc<Caller>,
-        agent: Arc<Agent>,
-        streams: Arc<Streams>,
+        (agent, streams): (Arc<Agent>, Arc<Streams>),
+        hello: Option<&str>,
     ) -> Result<Arc<Session>, SessionError> {
+        let id = new_session_id();
+        self.insert(id, caller, (agent, streams), hello.unwrap_or_default())
+            .await
+    }
+
+    async fn insert(
+        self: &Arc<Self>,
+        id: SessionId,
+        caller: Arc<Caller>,
+        (agent, streams): (Arc<Agent>, Arc<Streams>),
+        hello: &str,
+    ) -> Result<Arc<Session>, SessionError> {
+        let hello = if hello.len() <= HELLO_BYTES_MAX {
+            hello
+        } else {
+            ""
+        };
         let session = Arc::new(Session {
-            id: new_session_id(),
+            id,
             caller,
             agent,
             streams,
+            hello: hello.into(),
+            is_plain: AtomicBool::new(true),
             used: AtomicU64::new(monotonic_now().since_start().as_secs()),
             was_used: AtomicBool::new(false),
             open_streams: AtomicUsize::new(0),
@@ -248,6 +350,40 @@ impl Sessions {
             }
         }
         Ok(session)
+    }
+
+    /// The sessions that the next program in this process can restore.
+    #[must_use]
+    pub fn to_records(&self) -> Vec<SessionRecord> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions = table.sessions.values();
+        sessions
+            .filter_map(|(session, _)| session.to_record())
+            .collect()
+    }
+
+    /// Opens the sessions of the kernel before this one, as far as their agents still exist.
+    pub async fn restore(self: &Arc<Self>, records: Vec<SessionRecord>) {
+        for record in records {
+            let groups = ClaimedGroups::new(record.groups);
+            let credential = Credential::permanent(record.agent).with_groups(groups);
+            let (agent, streams) = self.new_agent(&credential);
+            let hello = mcp::parse_params::<mcp::Initialize<'_>>(Some(&record.hello));
+            let address = record.address.as_deref().map(Into::into);
+            let caller = hello.and_then(|hello| agent.initialize(record.view, &hello, address));
+            let Ok(caller) = caller else { continue };
+            if record.is_ready {
+                agent.set_ready();
+            }
+            record
+                .level
+                .into_iter()
+                .for_each(|level| agent.set_level(level));
+            // Without a place its client gets 404, and opens a new one.
+            let _ = self
+                .insert(record.id, caller, (agent, streams), &record.hello)
+                .await;
+        }
     }
 
     /// The session with this id.

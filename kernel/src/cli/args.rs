@@ -48,7 +48,7 @@ pub(crate) use tools::{Call, ConfirmTools, Find, ListTools, Tools};
 pub(crate) use trust::{Trust, Untrust};
 pub(crate) use up::{
     Accept, Backup, Check, Complete, CompletionShell, Completions, Doctor, LogLineFormat,
-    OpenConsole, Restore, Service, ServiceInstall, Stdio, Top, Up,
+    OpenConsole, Restore, Service, ServiceInstall, ShowVersion, Stdio, Top, Up, Upgrade,
 };
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no kernel is running, 4 the tool answered with an
@@ -89,6 +89,7 @@ Several machines
   nodes, cluster              Manage the nodes of a cluster
   shares, lan                 Share servers, and find nodes on the local network
 Maintain
+  upgrade, version            Replace the running kernel, and look for a newer version
   backup, restore, accept     Back up, restore or repair the data folder
   stdio, completions          What clients start; completion for your shell
 
@@ -157,6 +158,10 @@ pub enum Command {
     Up(Up),
     /// Stop the running kernel and its servers.
     Down,
+    /// Let this version take over from the running kernel.
+    Upgrade(Upgrade),
+    /// Print the version, and whether there is a newer one.
+    Version(ShowVersion),
     /// Try a kernel with a built-in server, in a temporary folder.
     Demo,
     /// Connect stdin and stdout to the running kernel; MCP clients start this.

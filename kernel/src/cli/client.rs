@@ -3,6 +3,7 @@
 pub(super) mod background;
 mod connection;
 mod context;
+mod download;
 mod form_prompt;
 pub(super) mod name_resolution;
 mod observer;

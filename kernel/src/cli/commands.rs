@@ -48,6 +48,8 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Demo => up::run_demo(context),
         Command::Stdio(typed) => stdio::run_stdio(context, typed),
         Command::Down => up::stop_kernel(context),
+        Command::Upgrade(typed) => up::upgrade::upgrade(context, &typed),
+        Command::Version(typed) => up::upgrade::show_version(context, &typed),
         Command::Status(asked) => status::show(context, &asked),
         Command::Metrics(typed) => status::metrics::show(context, &typed),
         Command::Top(typed) => status::top::run_top(context, &typed),

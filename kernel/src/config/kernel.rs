@@ -28,7 +28,7 @@ use super::sections::notify::NotifyConfig;
 use super::sections::sets::read_sets;
 use super::sections::{
     AccessConfig, ConfirmationConfig, DataConfig, ListsConfig, LogConfig, MetricsConfig,
-    QuestionsConfig, RegistryConfig, SocketConfig, StreamsConfig,
+    QuestionsConfig, RegistryConfig, SocketConfig, StreamsConfig, UpdatesConfig,
 };
 
 /// Whether a running kernel applies a changed key. The others take effect at the next start.
@@ -89,6 +89,8 @@ kernel_config! {
     network: NetworkConfig = "network", NONE;
     /// The registry of servers, which only the command line uses.
     registry: RegistryConfig = "registry", ALL;
+    /// The index of releases, which only the command line uses.
+    updates: UpdatesConfig = "updates", ALL;
     /// Event streams over HTTP.
     streams: StreamsConfig = "streams", NONE;
     /// Callbacks of servers to users.

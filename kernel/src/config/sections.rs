@@ -209,11 +209,19 @@ section! {
     /// `[registry]`: the registry of `mgp servers search`.
     RegistryConfig {
         /// The URL without the version of the API.
-        url: String = "https://registry.modelcontextprotocol.io".to_owned(), read_with(read_registry_url);
+        url: String = "https://registry.modelcontextprotocol.io".to_owned(), read_with(read_source_url);
     }
 }
 
-fn read_registry_url(section: &mut Section<'_, '_, '_>, into: &mut String) {
+section! {
+    /// `[updates]`: where `mgp version --check` asks.
+    UpdatesConfig {
+        /// The address of a release index; empty without one.
+        url: String = String::new(), read_with(read_source_url);
+    }
+}
+
+fn read_source_url(section: &mut Section<'_, '_, '_>, into: &mut String) {
     let Some(url) = section.text("url") else {
         return;
     };

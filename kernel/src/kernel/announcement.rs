@@ -16,13 +16,16 @@ pub(super) struct RunningRecord {
     record: RunningKernel,
     folders: Vec<PathBuf>,
     /// Released last.
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl RunningRecord {
-    /// Locks the data folder and records the kernel. A user has only one usual kernel: a second one whose
+    /// Locks the data folder, unless the kernel before this one handed its lock over, and records the kernel. A user has only one usual kernel: a second one whose
     /// folder differs because of another environment is rejected.
-    pub(super) fn acquire(options: &KernelOptions) -> Result<Self, String> {
+    pub(super) fn acquire(options: &mut KernelOptions) -> Result<Self, String> {
+        let inherited = options.inherited.lock.take();
+        let inherited = inherited.filter(|lock| lock.locks(&options.data_dir));
+        let options = &*options;
         let folders = writable_folders(&options.record_folders);
         // Two kernels that start at once see each other.
         let _folder_locks: Vec<_> = folders
@@ -34,7 +37,10 @@ impl RunningRecord {
         {
             return Err(already_running_message(&other));
         }
-        let lock = lock::acquire(&options.data_dir)?;
+        let lock = match inherited {
+            Some(lock) => lock,
+            None => lock::acquire(&options.data_dir)?,
+        };
         let record = RunningKernel {
             pid: std::process::id(),
             since: unix_ms() / 1000,
@@ -45,7 +51,7 @@ impl RunningRecord {
         let mut announced = Self {
             record,
             folders: Vec::new(),
-            _lock: lock,
+            lock,
         };
         announced.write_record(&options.data_dir);
         for folder in folders {
@@ -55,6 +61,11 @@ impl RunningRecord {
             save_last_used(options);
         }
         Ok(announced)
+    }
+
+    /// The lock, for the program that takes over.
+    pub(super) fn lock(&self) -> &FolderLock {
+        &self.lock
     }
 
     /// Records it in a folder of the user, unless a kernel of higher precedence is recorded there.

@@ -19,6 +19,7 @@ use super::options::KernelOptions;
 use crate::cluster::{Cluster, FollowerTasks};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::config_source::ConfigSource;
+use crate::handover::HandoverSlot;
 use crate::health::HealthMethods;
 use crate::health::metrics::{KernelMetrics, call_metrics};
 use crate::health::telemetry::{Telemetry, Tracing};
@@ -65,6 +66,7 @@ pub(super) struct StartedKernel {
     pub(super) followers: FollowerTasks,
     pub(super) metrics: Arc<KernelMetrics>,
     pub(super) telemetry: Telemetry,
+    pub(super) handover: Arc<HandoverSlot>,
     /// Announce pending entries.
     pub(super) notices: Vec<SupervisedTask<()>>,
 }
@@ -104,6 +106,7 @@ pub(super) async fn start(
     let _ = parts.approval.registrar.tree.set(Arc::new(tree.clone()));
     parts.approval.registrar.restore().await;
     let operator = parts.new_operator(options, &tree, &source, &connector, closing);
+    let handover = operator.handover.clone();
     let health = parts.new_health_methods(connector.clone(), closing);
     let calls = parts.new_context(kernel, &connector, closing);
     let message_budgets =
@@ -159,6 +162,7 @@ pub(super) async fn start(
         connector,
         metrics,
         telemetry,
+        handover,
         notices,
     })
 }
@@ -288,6 +292,7 @@ impl Components {
             name_sources: self.name_sources(&options.loaded.kernel),
             cluster: self.cluster.clone(),
             shutdown: closing.clone(),
+            handover: Arc::new(HandoverSlot::new(options.look_up.is_some())),
         })
     }
 

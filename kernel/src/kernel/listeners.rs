@@ -1,14 +1,17 @@
 //! The listeners for clients: the owner's socket and HTTP.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_doors::connection::{self, ConnectionEnd};
 use mgp_doors::{
     Auth, Broker, EndpointContext, GrpcEndpoint, HttpEndpoint, HttpSse, IssuerTokens, Lite,
     LiteSettings, MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, ServerCard,
-    SessionLimits, Sessions, TokenSource, Tokens, connection,
+    SessionLimits, Sessions, TokenSource, Tokens,
 };
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_engine::policy::access::ClaimedGroups;
@@ -17,7 +20,7 @@ use mgp_runtime::task;
 use mgp_transports::http::guard::AllowList;
 use mgp_transports::http::listener_tls::ListenerTls;
 use mgp_transports::http::server::{HttpListener, ListenerLimits};
-use mgp_transports::unix::SocketFile;
+use mgp_transports::unix::{DrainingReader, SocketFile};
 use mgp_transports::{StallGuard, unix};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -25,11 +28,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::components::{StartedKernel, issuer_keys};
+use super::handover::{self, Handover, Inheritance, InheritedSocket};
 use super::machine;
 use super::options::{KernelOptions, OpenHttpListener, OpenListeners};
 use super::secrets;
 use super::socket_users::{SocketPeer, SocketUsers};
 use crate::config::{self, KernelConfig, LiteConfig};
+use crate::handover::{HandoverOrder, WAIT_MAX};
 use crate::health::metrics::{KernelMetrics, ScrapeTarget};
 
 /// A socket connection that reads nothing for this long is dropped.
@@ -84,17 +89,37 @@ pub(super) struct BoundListeners {
     metrics_token: Option<(String, PathBuf)>,
     sessions: Option<Arc<Sessions>>,
     shutdown: CancellationToken,
-    disconnect: CancellationToken,
+    /// When the connections of the socket end.
+    end: ConnectionEnd,
     connections: TaskTracker,
-    accept_tasks: Vec<JoinHandle<Result<(), task::TaskError>>>,
+    /// Of the socket.
+    accepting: Option<AcceptTask>,
+    /// Of HTTP; it ends with the last connection.
+    serving: Option<AcceptTask>,
+    /// The descriptors of both listeners. Connections wait at them while nobody accepts any.
+    socket_descriptor: Option<OwnedFd>,
+    http_descriptor: Option<OwnedFd>,
+    inherited_sessions: Option<File>,
 }
+
+type AcceptTask = JoinHandle<Result<(), task::TaskError>>;
 
 /// Binds all listeners before anything else is opened or started: a kernel must be reachable.
 pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundListeners, String> {
     let users = SocketUsers::resolve(&options.loaded.kernel.socket.users)?;
-    let bound = match options.listener.take() {
-        Some(listener) => unix::adopt(listener, &options.socket, users.has_other_users()),
-        None => unix::bind(&options.socket, users.has_other_users()),
+    let Inheritance {
+        socket: inherited_socket,
+        http: inherited_http,
+        sessions,
+        lock: _,
+    } = std::mem::take(&mut options.inherited);
+    let others = users.has_other_users();
+    let bound = match inherited_socket {
+        Some(InheritedSocket {
+            listener,
+            is_managed,
+        }) => unix::adopt(listener, &options.socket, others, !is_managed),
+        None => unix::bind(&options.socket, others),
     };
     let (listener, socket) = bound.map_err(|e| e.to_string())?;
     let http = &options.loaded.kernel.http;
@@ -102,7 +127,11 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
     let tls = papers.map(ListenerTls::open).transpose();
     let tls = tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))?;
     let door = if http.enabled {
-        Some(HttpListener::bind(http.listen).map_err(|e| {
+        let bound = match inherited_http.filter(|it| fits(it, http.listen)) {
+            Some(listener) => HttpListener::adopt(listener),
+            None => HttpListener::bind(http.listen),
+        };
+        Some(bound.map_err(|e| {
             format!(
                 "the HTTP door cannot listen on {}: {e}; set `listen` in [http] to another address",
                 http.listen
@@ -113,6 +142,11 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
     };
     Ok(BoundListeners {
         metrics_token: None,
+        socket_descriptor: listener.as_fd().try_clone_to_owned().ok(),
+        http_descriptor: door
+            .as_ref()
+            .and_then(|door| door.try_clone_descriptor().ok()),
+        inherited_sessions: sessions,
         listener: Some(listener),
         users,
         socket,
@@ -121,9 +155,17 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
         token: None,
         sessions: None,
         shutdown: CancellationToken::new(),
-        disconnect: CancellationToken::new(),
+        end: ConnectionEnd::default(),
         connections: TaskTracker::new(),
-        accept_tasks: Vec::new(),
+        accepting: None,
+        serving: None,
+    })
+}
+
+/// Whether a listener is at the configured address; port 0 is any.
+fn fits(listener: &TcpListener, configured: SocketAddr) -> bool {
+    listener.local_addr().is_ok_and(|bound| {
+        bound.ip() == configured.ip() && [0, bound.port()].contains(&configured.port())
     })
 }
 
@@ -147,7 +189,7 @@ impl BoundListeners {
     }
 
     /// Starts to accept clients.
-    pub(super) fn open(
+    pub(super) async fn open(
         &mut self,
         options: &KernelOptions,
         started: &StartedKernel,
@@ -162,30 +204,32 @@ impl BoundListeners {
                 self.users.clone(),
                 context.clone(),
                 closing.clone(),
-                self.disconnect.clone(),
+                self.end.clone(),
                 self.connections.clone(),
             );
-            self.accept_tasks
-                .push(task::spawn_supervised("doors.socket", serving).detach());
+            self.accepting = Some(task::spawn_supervised("doors.socket", serving).detach());
         }
-        let http = self.http.take().map(|door| {
-            let address = door.addr();
-            let sessions = self.open_http(door, options, started);
-            let _ = started.revocation.sessions.set(sessions);
-            OpenHttpListener {
-                address,
-                secure: self.tls.is_some(),
-                token: self.token.as_ref().map(|(token, _)| token.clone()),
-                token_file: self.token.as_ref().map(|(_, file)| file.clone()),
+        let http = match self.http.take() {
+            Some(door) => {
+                let address = door.addr();
+                let sessions = self.open_http(door, options, started).await;
+                let _ = started.revocation.sessions.set(sessions);
+                Some(OpenHttpListener {
+                    address,
+                    secure: self.tls.is_some(),
+                    token: self.token.as_ref().map(|(token, _)| token.clone()),
+                    token_file: self.token.as_ref().map(|(_, file)| file.clone()),
+                })
             }
-        });
+            None => None,
+        };
         OpenListeners {
             socket: self.socket.path().to_owned(),
             http,
         }
     }
 
-    fn open_http(
+    async fn open_http(
         &mut self,
         door: HttpListener,
         options: &KernelOptions,
@@ -199,6 +243,9 @@ impl BoundListeners {
             replay: kernel.streams.replay_events,
         };
         let sessions = Sessions::new(limits, context.clone());
+        if let Some(file) = self.inherited_sessions.take() {
+            sessions.restore(handover::read_sessions(file)).await;
+        }
         self.sessions = Some(sessions.clone());
         let console = started.console.clone();
         if kernel.http.console {
@@ -211,7 +258,7 @@ impl BoundListeners {
         let handler = Arc::new(HttpEndpoint {
             endpoint: context.clone(),
             sessions: sessions.clone(),
-            http_sse: HttpSse::new(kernel.http.max_sessions),
+            http_sse: HttpSse::new(kernel.http.max_sessions, self.shutdown.clone()),
             auth: self.auth(kernel, door.addr(), started),
             console,
             response_options: ResponseOptions {
@@ -240,13 +287,14 @@ impl BoundListeners {
         let allow = AllowList::new(hosts, origins.chain(own_origin));
         let limits = ListenerLimits {
             connections: ConnectionLimits::current(kernel.http.max_sessions).http,
+            // Who waits for them has a limit of its own.
+            grace: WAIT_MAX,
             ..ListenerLimits::default()
         };
         let grpc = GrpcEndpoint::new(handler);
         let answer = move |request, peer| grpc.clone().handle(request, peer);
         let serving = door.serve(limits, allow, answer, self.shutdown.clone());
-        self.accept_tasks
-            .push(task::spawn_supervised("doors.http", serving).detach());
+        self.serving = Some(task::spawn_supervised("doors.http", serving).detach());
         sessions
     }
 
@@ -312,9 +360,11 @@ impl BoundListeners {
     /// as far as possible.
     pub(super) async fn stop_accepting(&mut self, calls: impl Future<Output = ()>) {
         self.shutdown.cancel();
-        let open = std::mem::take(&mut self.accept_tasks);
+        // Unless the next program takes them, clients are refused from now on.
+        drop((self.socket_descriptor.take(), self.http_descriptor.take()));
+        let open = [self.accepting.take(), self.serving.take()];
         let mut closed = std::pin::pin!(async {
-            for door in open {
+            for door in open.into_iter().flatten() {
                 let _ = door.await;
             }
         });
@@ -327,12 +377,55 @@ impl BoundListeners {
         }
     }
 
+    /// Accepts no more connections or messages; resolves when everything that was read is answered.
+    pub(super) async fn drain(&mut self) {
+        self.shutdown.cancel();
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.await;
+        }
+        // After the last one was accepted: whoever connects again gets the next program.
+        self.end.drain.cancel();
+        self.connections.close();
+        let serving = self.serving.take();
+        let http = async {
+            if let Some(serving) = serving {
+                let _ = serving.await;
+            }
+        };
+        tokio::join!(self.connections.wait(), http);
+    }
+
+    /// What the next program takes over.
+    pub(super) fn prepare_handover(
+        &mut self,
+        order: &HandoverOrder,
+        data_dir: &Path,
+    ) -> Result<Handover, String> {
+        let socket = self.socket_descriptor.take();
+        let socket = socket.ok_or("the socket cannot be handed over: no descriptor is left")?;
+        let is_managed = !self.socket.is_ours();
+        self.socket.keep();
+        let sessions = self.sessions.as_ref().map(|sessions| sessions.to_records());
+        let sessions = handover::store_sessions(sessions.unwrap_or_default(), data_dir);
+        let sessions = sessions.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the HTTP sessions cannot be handed over: clients open new ones");
+            None
+        });
+        Ok(Handover {
+            program: order.program.clone(),
+            socket,
+            is_managed,
+            http: self.http_descriptor.take(),
+            sessions,
+        })
+    }
+
     /// Ends the remaining connections.
     pub(super) async fn disconnect_all(self) {
         if let Some(sessions) = &self.sessions {
             sessions.close_all();
         }
-        self.disconnect.cancel();
+        self.end.leave.cancel();
         self.connections.close();
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.connections.wait()).await;
     }
@@ -378,7 +471,7 @@ async fn serve_socket(
     users: SocketUsers,
     context: EndpointContext,
     closing: CancellationToken,
-    leave: CancellationToken,
+    end: ConnectionEnd,
     visits: TaskTracker,
 ) {
     let permits = Arc::new(tokio::sync::Semaphore::new(limits.socket));
@@ -403,7 +496,7 @@ async fn serve_socket(
                         Err(_) => continue,
                     },
                 };
-                let visit = serve_connection(stream, peer, context.clone(), leave.clone());
+                let visit = serve_connection(stream, peer, context.clone(), end.clone());
                 visits.spawn(async move {
                     visit.await;
                     drop((permit, other));
@@ -443,16 +536,17 @@ async fn serve_connection(
     stream: UnixStream,
     peer: SocketPeer,
     context: EndpointContext,
-    leave: CancellationToken,
+    end: ConnectionEnd,
 ) {
     let (reader, writer) = stream.into_split();
+    let reader = DrainingReader::new(reader, &end.drain);
     let writer = StallGuard::new(writer, WRITE_TIMEOUT);
     let (agent, operator) = match peer {
         SocketPeer::Owner => (AgentId::new("operator"), true),
         SocketPeer::Agent(agent) => (agent, false),
     };
     let agent = (agent, ClaimedGroups::default());
-    connection::serve(context, agent, operator, None, leave, reader, writer).await;
+    connection::serve(context, agent, operator, None, end, reader, writer).await;
 }
 
 /// Scheme and authority of the endpoint's public URL.

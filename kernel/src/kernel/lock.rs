@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread::sleep;
@@ -40,7 +41,27 @@ struct RecordedProcess {
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
-    _folder: File,
+    folder: File,
+}
+
+impl FolderLock {
+    /// The lock of the kernel before this one in this process: the same open file and folder.
+    #[must_use]
+    pub(super) fn inherit((file, folder): (File, File)) -> Self {
+        Self { file, folder }
+    }
+
+    /// What holds it, for the next program in this process.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.file.as_fd(), self.folder.as_fd()]
+    }
+
+    /// Whether it is the lock on this folder.
+    pub(super) fn locks(&self, data_dir: &Path) -> bool {
+        let id = |it: fs::Metadata| (it.dev(), it.ino());
+        let locked = self.folder.metadata().map(id);
+        locked.is_ok_and(|locked| fs::metadata(data_dir).map(id).is_ok_and(|it| it == locked))
+    }
 }
 
 /// Locks a data folder, and creates it if absent. A folder locked by another kernel is not changed.
@@ -86,10 +107,7 @@ fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
     let found = file.metadata()?;
     let is_there = fs::metadata(&path).is_ok_and(|there| there.ino() == found.ino());
     let is_certain = is_there && !lock::is_folder_locked(&folder);
-    Ok(is_certain.then_some(FolderLock {
-        file,
-        _folder: folder,
-    }))
+    Ok(is_certain.then_some(FolderLock { file, folder }))
 }
 
 /// Locks a folder until all copies of this description are closed. Some systems and network file systems do not support

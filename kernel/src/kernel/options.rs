@@ -1,12 +1,12 @@
 //! The options of a kernel, and its open listeners.
 
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use mgp_discovery::ConfigLookup;
 use mgp_store::secrets::SecretStore;
 
+use super::handover::Inheritance;
 use crate::config::LoadedConfig;
 use crate::config::named_secrets::NamedSecrets;
 
@@ -18,8 +18,8 @@ pub(crate) struct KernelOptions {
     pub(crate) look_up: Option<ConfigLookup>,
     /// The path of the socket.
     pub(crate) socket: PathBuf,
-    /// The socket, if the system's service manager already listens on it.
-    pub(crate) listener: Option<UnixListener>,
+    /// What the system's service manager or the kernel before this one has bound already.
+    pub(crate) inherited: Inheritance,
     /// The folder for persistent state; it may not exist yet.
     pub(crate) data_dir: PathBuf,
     /// Whether the folder was set explicitly.

@@ -19,5 +19,6 @@ mod trace;
 mod trust;
 mod typed;
 mod unseen;
+mod version;
 mod who;
 mod windows;

@@ -16,3 +16,4 @@ mod remote;
 mod scene;
 mod spawns;
 mod starts;
+mod upgrade;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,13 +57,33 @@ impl HttpListener {
         };
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
-        let listener = socket.listen(BACKLOG)?;
+        Self::new(socket.listen(BACKLOG)?)
+    }
+
+    /// Serves at a listener of the process before this one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn adopt(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Self::new(TcpListener::from_std(listener)?)
+    }
+
+    fn new(listener: TcpListener) -> io::Result<Self> {
         let addr = listener.local_addr()?;
         Ok(Self {
             listener,
             addr,
             tls: None,
         })
+    }
+
+    /// The listener's descriptor, with which connections wait while nobody serves them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_clone_descriptor(&self) -> io::Result<OwnedFd> {
+        self.listener.as_fd().try_clone_to_owned()
     }
 
     /// Uses TLS only.

@@ -32,8 +32,11 @@ pub(super) fn make(release: &Release) -> Result<String, String> {
             linted.push(name);
         }
     }
+    // What `mgp version --check` reads.
+    let newest = serde_json::json!({"version": VERSION, "url": release.url.trim_end_matches('/')});
+    write(&release.folder.join("latest.json"), newest.to_string())?;
     Ok(format!(
-        "install.sh, mgp.rb, PKGBUILD; syntax checked: {}",
+        "latest.json, install.sh, mgp.rb, PKGBUILD; syntax checked: {}",
         linted.join(", ")
     ))
 }

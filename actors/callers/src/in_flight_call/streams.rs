@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -40,6 +40,8 @@ pub struct Streams {
     attached: AtomicU64,
     /// The last event of the GET stream that was read.
     last_read: AtomicU64,
+    /// A stream of a request lost its reader before its end.
+    was_interrupted: AtomicBool,
 }
 
 /// A message of a stream, stored for replay.
@@ -92,7 +94,19 @@ impl Streams {
             lanes: AtomicU64::new(1),
             attached: AtomicU64::new(0),
             last_read: AtomicU64::new(0),
+            was_interrupted: AtomicBool::new(false),
         })
+    }
+
+    /// True if a client may come back for the rest of an answer.
+    #[must_use]
+    pub fn was_interrupted(&self) -> bool {
+        self.was_interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The client of a request is gone before its stream was opened.
+    pub fn interrupt(&self) {
+        self.was_interrupted.store(true, Ordering::Relaxed);
     }
 
     /// Allocates a stream for one request.
@@ -215,6 +229,7 @@ impl Streams {
 
     /// Detaches the reader of a stream; it reconnects for the rest.
     pub fn detach(self: &Arc<Self>, lane: Lane) {
+        self.interrupt();
         drop(self.ring.attach(lane.0, LIVE));
     }
 
@@ -232,6 +247,7 @@ impl Streams {
         Stream {
             number,
             retry: primed,
+            has_ended: false,
             lane,
             reader: self.ring.attach(lane.0, after),
             streams: self.clone(),
@@ -244,6 +260,7 @@ impl Streams {
 pub struct Stream {
     number: u64,
     retry: bool,
+    has_ended: bool,
     lane: Lane,
     reader: RingReader<SseFrame>,
     streams: Arc<Streams>,
@@ -251,6 +268,9 @@ pub struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if !self.has_ended && self.lane != GET_LANE {
+            self.streams.interrupt();
+        }
         let mut readers = self.streams.lock_readers();
         let own = readers.get(&self.lane.0);
         if own.is_some_and(|reader| reader.number == self.number) {
@@ -285,8 +305,12 @@ impl futures_util::Stream for Stream {
                 }
                 // Events were dropped before this client connected: it gets the remaining ones.
                 Poll::Ready(RingNext::Lost) => continue,
-                // Detached as too slow: the end of the stream makes the client reconnect.
-                Poll::Ready(RingNext::End | RingNext::Detached) => Poll::Ready(None),
+                Poll::Ready(RingNext::End) => {
+                    self.has_ended = true;
+                    Poll::Ready(None)
+                }
+                // As too slow: the end of the stream makes the client reconnect.
+                Poll::Ready(RingNext::Detached) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             };
         }

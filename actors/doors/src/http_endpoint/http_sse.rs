@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::post::read_message;
 use super::responses::{json_response, overloaded_response, unknown_session_response};
 use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
-use crate::connection;
+use crate::connection::{self, ConnectionEnd};
 use mgp_runtime::task;
 
 /// The path for POSTed messages; the query names the connection.
@@ -42,6 +42,8 @@ const PIPE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct HttpSse {
     open: Mutex<SseClients>,
+    /// Resolves when the endpoint closes: answers to what was accepted are still sent.
+    drain: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -78,10 +80,11 @@ impl SseClients {
 }
 
 impl HttpSse {
-    /// Creates the table for `max` connections.
+    /// Creates the table for `max` connections, until `drain` resolves.
     #[must_use]
-    pub fn new(max: usize) -> Arc<Self> {
+    pub fn new(max: usize, drain: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
+            drain,
             open: Mutex::new(SseClients {
                 clients: HashMap::new(),
                 agents: FairSlots::new(max),
@@ -119,8 +122,11 @@ impl HttpSse {
             (pass.agent.clone(), pass.groups.clone()),
             false,
             Some(view),
-            leave.clone(),
-            line_reader(messages),
+            ConnectionEnd {
+                drain: self.drain.clone(),
+                leave: leave.clone(),
+            },
+            line_reader(messages, self.drain.clone()),
             writer,
         );
         task::spawn_detached("http_sse.serve", serving);
@@ -131,10 +137,8 @@ impl HttpSse {
             id,
         };
         let events = event_stream(first, way_out, leaving).take_until(leave.cancelled_owned());
-        let body = ReplyBody::stream(events)
-            .with_heartbeat(HEARTBEAT_INTERVAL, sse::render_comment(""))
-            .mark_long_lived();
-        stream_response(body)
+        let body = ReplyBody::stream(events);
+        stream_response(body.with_heartbeat(HEARTBEAT_INTERVAL, sse::render_comment("")))
     }
 
     /// Handles one POSTed message.
@@ -186,11 +190,22 @@ impl SseClient {
 /// The connection has ended.
 struct SseClientGone;
 
-/// Reads messages as the lines of a connection.
-fn line_reader(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
-    let lines = stream::unfold(messages, |mut messages| async move {
-        let line = messages.recv().await?;
-        Some((stream::iter([line, Bytes::from_static(b"\n")]), messages))
+/// Reads messages as the lines of a connection. Once `drain` resolves, no further ones are accepted.
+fn line_reader(
+    messages: mpsc::Receiver<Bytes>,
+    drain: CancellationToken,
+) -> impl AsyncRead + Unpin + Send + 'static {
+    let lines = stream::unfold((messages, drain), |(mut messages, drain)| async move {
+        let next = drain.run_until_cancelled(messages.recv()).await;
+        let line = match next {
+            Some(line) => line?,
+            None => {
+                messages.close();
+                messages.recv().await?
+            }
+        };
+        let lines = stream::iter([line, Bytes::from_static(b"\n")]);
+        Some((lines, (messages, drain)))
     });
     StreamReader::new(Box::pin(lines.flatten().map(std::io::Result::Ok)))
 }
@@ -242,7 +257,7 @@ mod tests {
             inbound: way_in,
             evict: CancellationToken::new(),
         };
-        let mut read = line_reader(messages);
+        let mut read = line_reader(messages, CancellationToken::new());
         let long = Bytes::from(vec![b'x'; 2 * PIPE_BYTES]);
         // Dropped as soon as it has to wait.
         for _ in 0..3 {

@@ -207,7 +207,11 @@ async fn initialize(
         }
     };
     let welcome = GuardedAnswer::new(|| endpoint.endpoint.routes.initialize(caller.clone())).await;
-    let session = match endpoint.sessions.open(caller.clone(), agent, streams).await {
+    let session = match endpoint
+        .sessions
+        .open(caller.clone(), (agent, streams), params)
+        .await
+    {
         Ok(session) => session,
         Err(no @ (SessionError::Full(_) | SessionError::ShuttingDown)) => {
             return overloaded_response(Some(&id), &no.to_string());
@@ -259,6 +263,7 @@ async fn handle_request(
     (params, trace, forwarded): (Option<ByteString>, Trace, Option<ForwardedHeaders>),
 ) -> Response<ReplyBody> {
     let dialect = session.caller.dialect();
+    session.note_method(method);
     if method == "initialize" {
         let wrong = Refusal::BadRequest("this session is initialized already".into());
         return json_response(
@@ -409,6 +414,7 @@ impl SessionRequest {
 impl Drop for SessionRequest {
     fn drop(&mut self) {
         if let Some(answering) = self.answer.take() {
+            self.session.streams.interrupt();
             self.continue_in_background(answering);
         }
     }
@@ -421,6 +427,7 @@ fn handle_notification(
     params: Option<&str>,
 ) {
     let agent = &session.agent;
+    session.note_method(method);
     match method {
         "notifications/cancelled" => agent.handle_cancelled(params),
         _ => {
@@ -499,6 +506,7 @@ async fn answer_batched(
             trace,
         }) => {
             let dialect = session.caller.dialect();
+            session.note_method(&method);
             let exchange = match session.agent.open_request(&id, None) {
                 Ok(exchange) => exchange,
                 Err(refusal) => return Some(refusal.render_response(id.as_json(), dialect).into()),

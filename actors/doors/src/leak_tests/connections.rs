@@ -16,7 +16,6 @@ use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf,
     WriteHalf, duplex, split,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
 use super::watched::Watched;
@@ -71,7 +70,7 @@ async fn joined(
         (AgentId::new(agent), Default::default()),
         false,
         Some(CatalogView::All),
-        CancellationToken::new(),
+        connection::ConnectionEnd::default(),
         reader,
         writer,
     ));

@@ -26,7 +26,7 @@ async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
     let hello: mcp::Initialize<'_> = mcp::parse_params(Some(HELLO)).unwrap();
     let caller = agent.initialize(CatalogView::All, &hello, None).unwrap();
     agent.set_ready();
-    sessions.open(caller, agent, streams).await.unwrap()
+    sessions.open(caller, (agent, streams), None).await.unwrap()
 }
 
 fn sessions(scene: &Scene, idle: Duration) -> Arc<Sessions> {

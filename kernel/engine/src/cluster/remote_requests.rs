@@ -283,6 +283,7 @@ const METHODS: [RemoteRule; 21] = [
         &[
             "mgp/kernel/status",
             "mgp/kernel/stop",
+            "mgp/kernel/upgrade",
             "mgp/kernel/reload",
             "mgp/kernel/tree",
             "mgp/kernel/metrics",

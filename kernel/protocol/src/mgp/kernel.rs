@@ -22,6 +22,7 @@ use crate::mcp::methods;
 methods! {
     "mgp/kernel/status" => Status,
     "mgp/kernel/stop" => Stop,
+    "mgp/kernel/upgrade" => Upgrade,
     "mgp/kernel/reload" => Reload,
     "mgp/kernel/tree" => Tree,
     "mgp/kernel/metrics" => Metrics,
@@ -34,6 +35,23 @@ pub struct Status;
 /// `mgp/kernel/stop`: drains every server and ends the kernel.
 #[derive(Debug)]
 pub struct Stop;
+
+/// `mgp/kernel/upgrade`: another program takes the kernel's place, in the same process. Answers [`Upgraded`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// Its path, from the root of the file system.
+    pub program: String,
+    /// Time for calls under way, in milliseconds; a minute without it, and at most ten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// The answer to `mgp/kernel/upgrade`, before the program is executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgraded {
+    /// Its version.
+    pub version: String,
+}
 
 /// `mgp/kernel/reload`: reloads the configuration now, without waiting for the file watcher.
 #[derive(Debug)]

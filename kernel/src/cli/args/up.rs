@@ -35,6 +35,40 @@ pub struct Up {
     pub(crate) own_session: bool,
 }
 
+/// `mgp upgrade`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Install the new version, then run its `mgp upgrade`: the running kernel finishes the calls under way and becomes this \
+program. It keeps its process id, the lock on its data folder, its listeners and plain HTTP sessions. Servers are \
+started again, and clients of `mgp stdio` go on by themselves.
+
+Examples:
+  mgp upgrade
+  mgp upgrade --wait 600            # for calls that take long
+  mgp upgrade /opt/mgp/bin/mgp")]
+pub struct Upgrade {
+    /// The program that takes over, in place of this one.
+    #[arg(value_name = "PROGRAM", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) program: Option<PathBuf>,
+    /// How long calls under way may take; after that they end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub(crate) wait: u64,
+}
+
+/// `mgp version`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+`--check` asks the address of `url` in [updates]; nothing else ever does.
+
+Examples:
+  mgp version
+  mgp version --check")]
+pub struct ShowVersion {
+    /// Ask for the newest version.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
 /// `--log-format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LogLineFormat {

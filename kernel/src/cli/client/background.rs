@@ -109,6 +109,23 @@ fn still_running_failure(process: &ProcessIdentity) -> Failure {
     })
 }
 
+/// The status of the program that takes over from a kernel within `wait`, once it answers; `None` if it has ended.
+pub(in crate::cli) fn wait_for_next_kernel(
+    context: &CliContext,
+    wait: Duration,
+) -> Result<Option<KernelStatus>, Failure> {
+    let deadline = Instant::now() + wait + START_TIMEOUT;
+    let mut progress = ProgressLine::new("waiting for calls under way, and for the start");
+    let mut polling = Polling::with_deadline(deadline, &mut progress);
+    loop {
+        match context.status() {
+            // Connections wait at the socket, which passes on.
+            Err(Failure::Other(_) | Failure::ConnectionClosed) if polling.wait() => {}
+            answered => return answered,
+        }
+    }
+}
+
 /// Waits until no server is in one of these states.
 pub(in crate::cli) fn wait_until_no_server_in(context: &CliContext, states: &[&str]) {
     let mut progress = ProgressLine::new("waiting for the servers");

@@ -23,7 +23,9 @@ use crate::cli::failure::{Failure, KernelAbsence};
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 use crate::config::named_secrets::{KernelLookup, NamedSecrets};
-use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig, Severity};
+use crate::config::{
+    self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig, Severity, UpdatesConfig,
+};
 use crate::kernel::lock;
 use crate::kernel::running_kernel::RunningKernel;
 use crate::paths::{BaseDirs, SOCKET_NAME, SOCKET_PATH_MAX};
@@ -55,6 +57,8 @@ pub(in crate::cli) struct CliContext {
     secrets: SecretsConfig,
     /// `[registry]`.
     pub(in crate::cli) registry: RegistryConfig,
+    /// `[updates]`.
+    pub(in crate::cli) updates: UpdatesConfig,
     /// Windows, once it was looked for.
     windows: Arc<OnceLock<Option<WindowsHost>>>,
 }
@@ -105,6 +109,9 @@ impl CliContext {
                 .unwrap_or_default(),
             registry: kernel
                 .map(|kernel| kernel.registry.clone())
+                .unwrap_or_default(),
+            updates: kernel
+                .map(|kernel| kernel.updates.clone())
                 .unwrap_or_default(),
             unreadable_config: unread,
             untrusted_project: loaded.as_ref().and_then(untrusted),

@@ -2,11 +2,10 @@
 
 pub(super) mod backup;
 pub(super) mod service;
+pub(super) mod upgrade;
 
 use std::env;
 use std::io::IsTerminal;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::thread;
 
 use listenfd::ListenFd;
@@ -19,6 +18,8 @@ use crate::cli::print::{print_error, print_line};
 use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, LogFormat};
 use crate::demo;
+use crate::handover;
+use crate::kernel::handover::Inheritance;
 use crate::kernel::{self, KernelOptions, OpenListeners, user_environment, witnessed_files};
 
 /// Accepts a file of the data folder as it is.
@@ -51,10 +52,22 @@ pub(super) fn accept_file(context: &CliContext, typed: &args::Accept) -> Result<
 
 /// Runs the kernel in the foreground.
 pub(super) fn run_foreground(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
-    let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
-    user_environment::restore_and_exec(&context.data_dir(&kernel.unwrap_or_default())?);
+    if handover::is_check() {
+        up_options(context, typed.log_format)?;
+        return print_line(handover::describe_readiness());
+    }
+    let handed_over = Inheritance::receive().map_err(Failure::Other)?;
+    if handed_over.is_none() {
+        let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
+        user_environment::restore_and_exec(&context.data_dir(&kernel.unwrap_or_default())?);
+    }
     context.warn_untrusted();
-    let options = up_options(context, typed.log_format)?;
+    let mut options = up_options(context, typed.log_format)?;
+    if let Some(inherited) = handed_over {
+        // It stays where clients know it, whatever the configuration says now.
+        options.socket = inherited.socket_path().unwrap_or(options.socket);
+        options.inherited = inherited;
+    }
     let (data_dir, opened) = (options.data_dir.clone(), options.on_ready);
     let options = KernelOptions {
         on_ready: Box::new(move |doors| {
@@ -93,13 +106,13 @@ pub(super) fn up_options(
     if let Some(trouble) = context.socket_path_problem() {
         print_error(format_args!("mgp: {trouble}"));
     }
-    let (socket, listener) = match inherited_socket()? {
-        Some((socket, listener)) => (socket, Some(listener)),
-        None => (context.socket_for_new_kernel(), None),
-    };
+    let inherited = inherited_socket()?.unwrap_or_default();
+    let socket = inherited
+        .socket_path()
+        .unwrap_or_else(|| context.socket_for_new_kernel());
     Ok(KernelOptions {
         socket,
-        listener,
+        inherited,
         data_dir: context.data_dir(&loaded.kernel)?,
         is_data_dir_named: context.configured_or_named_data_dir().is_some(),
         record_folders: context.record_folders(),
@@ -110,8 +123,8 @@ pub(super) fn up_options(
     })
 }
 
-/// The socket passed by the service manager, with its path.
-fn inherited_socket() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
+/// The socket passed by the service manager.
+fn inherited_socket() -> Result<Option<Inheritance>, Failure> {
     let mut sockets = ListenFd::from_env();
     if sockets.len() > 1 {
         return Err(Failure::Other(format!(
@@ -126,9 +139,11 @@ fn inherited_socket() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
     let taken = sockets.take_unix_listener(0);
     let listener = taken.map_err(|e| wrong(&format!("cannot be used: {e}")))?;
     let listener = listener.ok_or_else(|| wrong("is none"))?;
-    let address = listener.local_addr()?;
-    let path = address.as_pathname().ok_or_else(|| wrong("has no path"))?;
-    Ok(Some((path.to_owned(), listener)))
+    let inherited = Inheritance::of_managed(listener);
+    match inherited.socket_path() {
+        Some(_) => Ok(Some(inherited)),
+        None => Err(wrong("has no path")),
+    }
 }
 
 /// Starts the kernel unless one runs.
@@ -200,7 +215,7 @@ pub(super) fn run_demo(context: &CliContext) -> Result<(), Failure> {
         loaded: demo.loaded,
         look_up: None,
         socket,
-        listener: None,
+        inherited: Inheritance::default(),
         data_dir,
         is_data_dir_named: true,
         record_folders: Vec::new(),

@@ -58,6 +58,8 @@ no_proxy = [] #> ["a.test"] waits
 ca_file = "/a" #> "/b" waits
 [registry]
 url = "https://a.test" #> "https://b.test" live
+[updates]
+url = "https://a.test" #> "https://b.test" live
 [health]
 interval_secs = 1 #> 2 waits
 [audit]
@@ -388,7 +390,8 @@ fn every_change_is_applied_or_reported() {
             || running.kernel.sets != now.kernel.sets
             || running.kernel.mcpl != now.kernel.mcpl
             // The command line reads it each time.
-            || running.kernel.registry != now.kernel.registry;
+            || running.kernel.registry != now.kernel.registry
+            || running.kernel.updates != now.kernel.updates;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
         // What is told of an inline table is the key in it.
         let (section, key) = match key.as_str() {

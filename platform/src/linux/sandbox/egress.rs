@@ -2,8 +2,7 @@
 //! namespace, and sends it to the kernel through a socket that it opened before (unix(7), `SCM_RIGHTS`).
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,11 +12,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 
+use crate::descriptors;
 use crate::launch::PROXY_PORT;
 
 /// In the kernel: the socket for the launcher, in a folder of any path.
@@ -38,22 +34,7 @@ fn short_path(folder: &File, name: &str) -> PathBuf {
 /// # Errors
 /// It sent something else.
 pub fn receive_listener(stream: impl AsFd) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(
-        stream,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let received = control.drain().find_map(|message| {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            descriptors.next()
-        } else {
-            None
-        }
-    });
+    let received = descriptors::receive(stream)?.1.pop();
     received.ok_or_else(|| io::Error::other("the launcher sent no listener"))
 }
 
@@ -70,17 +51,7 @@ pub(super) fn send_listener(kernel: &UnixStream) -> Result<(), String> {
     raise_loopback().map_err(|e| format!("the loopback interface of its network: {e}"))?;
     let failed = |e: io::Error| format!("the proxy of its network: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT)).map_err(failed)?;
-    let descriptors = [listener.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let sent = sendmsg(
-        kernel,
-        &[IoSlice::new(&[0])],
-        &mut control,
-        SendFlags::empty(),
-    );
-    sent.map(drop).map_err(|e| failed(e.into()))
+    descriptors::send(kernel, &[0], &[listener.as_fd()]).map_err(failed)
 }
 
 /// `RTM_NEWLINK` with `IFF_UP` for the first interface (rtnetlink(7)): in a new namespace it is down.

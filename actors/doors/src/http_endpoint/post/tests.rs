@@ -27,7 +27,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
     let endpoint = Arc::new(HttpEndpoint {
         endpoint: scene.context.clone(),
         sessions: sessions.clone(),
-        http_sse: HttpSse::new(1),
+        http_sse: HttpSse::new(1, Default::default()),
         auth: Auth::None,
         console: Console::new(AuditHandle::disabled()),
         response_options: ResponseOptions {
@@ -47,7 +47,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpEndpoint>, Ar
     agent.set_ready();
     (
         endpoint,
-        sessions.open(caller, agent, streams).await.unwrap(),
+        sessions.open(caller, (agent, streams), None).await.unwrap(),
     )
 }
 

@@ -4,6 +4,7 @@
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::Permission;
 use mgp_screening::conditions::{Condition, Facts, FailedPart, Fault, Resolve};
+use serde::{Deserialize, Serialize};
 
 use super::{AccessEntry, AgentRules, CallerRules, GrantTable, Principal, RuleLevel};
 use crate::policy::grants::{GrantId, LoggedGrant};
@@ -22,7 +23,8 @@ pub(crate) enum EntryCondition {
 }
 
 /// What of a grant counts, or of all grants of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EntryEffect {
     /// All of it.
     Whole,

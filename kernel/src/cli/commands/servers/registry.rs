@@ -150,7 +150,7 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
 }
 
 /// The error for an unknown name, with a suggestion.
-fn unknown_name_failure(client: &RegistryClient, typed: &Add) -> Failure {
+fn unknown_name_failure(client: &RegistryClient<'_>, typed: &Add) -> Failure {
     let (_, end) = typed.id.split_once('/').unwrap_or(("", &typed.id));
     let found = client.search(&[end.to_lowercase()]).unwrap_or_default().0;
     let names: Vec<&str> = found

@@ -1,11 +1,6 @@
 //! Queries the registry over HTTP.
 
-use std::time::Duration;
-
-use http::{HeaderMap, Method, StatusCode};
-use mgp_transports::http::client::{Client, parse_url, read_json};
 use mgp_transports::http::is_safe_url;
-use mgp_transports::http::proxy::Outbound;
 use serde::de::DeserializeOwned;
 
 use super::server_json::{RegistryEntry, RegistryPage, is_name};
@@ -14,32 +9,25 @@ use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// Limit for a response.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of a response: a page of a hundred servers has some hundred KiB.
-const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Servers on a page, the registry's maximum.
 const PAGE_SIZE: usize = 100;
 /// Most pages that are searched.
 const PAGES_MAX: usize = 5;
 
 /// A registry with the API of the official one, version 0.1.
-pub(super) struct RegistryClient {
+pub(super) struct RegistryClient<'c> {
     url: String,
-    outbound: Outbound,
+    context: &'c CliContext,
 }
 
-impl RegistryClient {
+impl<'c> RegistryClient<'c> {
     /// The named registry, or the configured one.
-    pub(super) fn new(context: &CliContext, typed: &RegistryAddress) -> Result<Self, Failure> {
+    pub(super) fn new(context: &'c CliContext, typed: &RegistryAddress) -> Result<Self, Failure> {
         let url = typed.registry.clone();
         let url = url.unwrap_or_else(|| context.registry.url.clone());
         let url = url.trim_end_matches('/').to_owned();
         if is_safe_url(&url) {
-            Ok(Self {
-                url,
-                outbound: context.outbound(),
-            })
+            Ok(Self { url, context })
         } else {
             Err(Failure::Usage(
                 "--registry wants https://, or http:// and this machine: what comes from there is run"
@@ -119,36 +107,8 @@ impl RegistryClient {
 
     /// `None` if it does not exist.
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
-        let failed =
-            |why: String| Failure::Other(format!("{}: {}", self.url, first_line(&why, 300)));
-        let url =
-            parse_url(&format!("{}{path}", self.url)).map_err(|why| failed(why.to_string()))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let asked = async {
-            let client = Client::new(self.outbound.clone());
-            let answer = client
-                .request(Method::GET, &url, HeaderMap::new(), None)
-                .await;
-            let answer = answer.map_err(|why| why.to_string())?;
-            if answer.status == StatusCode::NOT_FOUND {
-                return Ok(None);
-            }
-            if !answer.status.is_success() {
-                return Err(format!("it answers {}", answer.status));
-            }
-            let body = read_json(answer.body, RESPONSE_BYTES_MAX).await;
-            body.map(Some).map_err(|why| why.to_string())
-        };
-        let body = runtime.block_on(async { tokio::time::timeout(RESPONSE_TIMEOUT, asked).await });
-        let late = |_| failed(format!("no answer in {} s", RESPONSE_TIMEOUT.as_secs()));
-        match body.map_err(late)?.map_err(failed)? {
-            None => Ok(None),
-            Some(body) => serde_json::from_slice(&body)
-                .map(Some)
-                .map_err(|why| failed(format!("it answers something else: {why}"))),
-        }
+        self.context
+            .download(&self.url, &format!("{}{path}", self.url))
     }
 }
 

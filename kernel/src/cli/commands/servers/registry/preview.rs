@@ -14,7 +14,7 @@ const TEXT_WIDTH_MAX: usize = 200;
 /// The publisher, and what would be run.
 pub(super) fn render_preview(
     answer: &RegistryEntry,
-    client: &RegistryClient,
+    client: &RegistryClient<'_>,
     plan: &InstallPlan,
 ) -> String {
     let server = &answer.server;

@@ -1,0 +1,257 @@
+//! A program that takes over from a running kernel: what stays, what nobody notices, and who may not.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::StatusCode;
+use http::header::HeaderName;
+use mgp_tests::harness::wait::within;
+use mgp_tests::harness::{Agent, DEADLINE, Envelope, HttpClient, Kernel, Program};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::scene::{NEWEST, begin, owner, server};
+
+/// Upgrades in a row; `cargo xtask upgrade-test` wants more.
+fn upgrades() -> usize {
+    let wanted = std::env::var("MGP_UPGRADES").ok();
+    wanted.map_or(4, |wanted| wanted.parse().expect("a number"))
+}
+
+/// What a client was told of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Done,
+    NotDone,
+    /// Nothing: its connection ended.
+    Nothing,
+}
+
+/// What became of calls, by the file that each writes to.
+type Outcomes = BTreeMap<PathBuf, Told>;
+
+fn append(file: &Path, ms: usize) -> Value {
+    json!({"what": "append", "at": file, "n": ms})
+}
+
+fn told(answer: &Value) -> Told {
+    let text = answer.to_string();
+    if answer["result"].is_object() && answer["result"]["isError"] != true {
+        return Told::Done;
+    }
+    // Whoever says that it is not known has lost a call.
+    assert!(
+        !text.contains("not known") && !text.contains("\"unknown\""),
+        "{text}"
+    );
+    Told::NotDone
+}
+
+/// Calls at `mgp stdio`, which connects to the next program by itself.
+async fn call_over_stdio(mut agent: Agent, folder: PathBuf, stop: Arc<AtomicBool>) -> Outcomes {
+    let mut all = Outcomes::new();
+    while !stop.load(Ordering::Relaxed) {
+        let file = folder.join(format!("stdio-{}", all.len()));
+        let answer = agent.call("it__attempt", append(&file, 0)).await;
+        let frame: Value = serde_json::from_str(&answer.frame.to_string()).unwrap();
+        all.insert(file, told(&frame));
+    }
+    assert!(all.values().all(|told| *told != Told::Nothing));
+    all
+}
+
+/// Calls of a stateless client, or of one with a session, which has to stay.
+async fn call_over_http(
+    client: HttpClient,
+    name: &str,
+    folder: PathBuf,
+    stop: Arc<AtomicBool>,
+) -> Outcomes {
+    let mut all = Outcomes::new();
+    while !stop.load(Ordering::Relaxed) {
+        let file = folder.join(format!("{name}-{}", all.len()));
+        let call = json!({"name": "it__attempt", "arguments": append(&file, 0)});
+        let mut sending = client.clone();
+        let body = if name == "session" {
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()
+        } else {
+            let request = Envelope::new("{}").request(&json!(1), "tools/call", call);
+            sending.headers.extend(request.headers.clone());
+            request.frame()
+        };
+        let Ok(answer) = sending.send(http::Method::POST, body).await else {
+            all.insert(file, Told::Nothing);
+            continue;
+        };
+        assert_eq!(answer.status, StatusCode::OK, "{name}");
+        let frames = answer.frames().await;
+        let frame = frames
+            .last()
+            .and_then(|frame| serde_json::from_str(frame).ok());
+        all.insert(
+            file,
+            told(&frame.expect("a call that was read is answered")),
+        );
+    }
+    all
+}
+
+async fn upgrade(kernel: &Kernel) -> Value {
+    kernel.mgp_json(&["upgrade"]).await
+}
+
+/// PRJ-040, PRJ-041: no call that the kernel has read is lost or made twice, clients of `mgp stdio` and sessions go on,
+/// and a call that takes long is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upgrades_under_load_lose_and_repeat_no_call() {
+    let kernel = Kernel::start(&server("it", &["--attempts"], "")).await;
+    kernel.connected(&["it"]).await;
+    let calls = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for n in 0..2 {
+        let mut agent = kernel.stdio_agent(None);
+        agent.initialize(NEWEST, "{}").await.result();
+        let folder = calls.path().join(n.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        clients.spawn(call_over_stdio(agent, folder, stop.clone()));
+    }
+    for name in ["session", "stateless"] {
+        let mut client = HttpClient::new(kernel.url());
+        if name == "session" {
+            client.open_session(NEWEST, "{}").await;
+        }
+        let folder = calls.path().to_owned();
+        clients.spawn(call_over_http(client, name, folder, stop.clone()));
+    }
+    let pid = kernel.pid();
+    let mut slow = owner(&kernel).await;
+    for n in 0..upgrades() {
+        let file = calls.path().join(format!("slow-{n}"));
+        let waiting = begin(&mut slow, "it__attempt", append(&file, 300)).await;
+        let upgraded = within("an upgrade", DEADLINE, upgrade(&kernel)).await;
+        assert_eq!(upgraded["pid"], pid, "{upgraded}");
+        assert!(!slow.answer_to(&waiting).await.text().is_empty());
+        assert_eq!(std::fs::read(&file).unwrap(), b"x");
+        slow = owner(&kernel).await;
+        kernel.connected(&["it"]).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut counts = BTreeMap::new();
+    while let Some(outcomes) = clients.join_next().await {
+        for (file, told) in outcomes.unwrap() {
+            let times = std::fs::read(&file).map_or(0, |text| text.len());
+            *counts.entry((told, times)).or_insert(0) += 1;
+        }
+    }
+    let allowed = [(Told::Done, 1), (Told::NotDone, 0), (Told::Nothing, 0)];
+    assert!(counts.keys().all(|it| allowed.contains(it)), "{counts:?}");
+    assert!(counts[&(Told::Done, 1)] > 10 * upgrades(), "{counts:?}");
+    println!("{counts:?}");
+}
+
+/// PRJ-040: process, lock, listeners and plain sessions stay; a session with more than its record would restore is gone,
+/// and its client is told so.
+#[tokio::test]
+async fn process_lock_listeners_and_plain_sessions_stay() {
+    let kernel = Kernel::start(&server("it", &[], "")).await;
+    kernel.connected(&["it"]).await;
+    let session = async || {
+        let mut client = HttpClient::new(kernel.url());
+        client.open_session(NEWEST, "{}").await;
+        client
+    };
+    let (plain, subscribed, lost) = (session().await, session().await, session().await);
+    let ask = async |client: &HttpClient, method: &str, params: Value| {
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        client.anew().post(request.to_string()).await
+    };
+    let level = json!({"level": "error"});
+    assert_eq!(
+        ask(&plain, "logging/setLevel", level).await.status,
+        StatusCode::OK
+    );
+    let uri = json!({"uri": "test://plain"});
+    let _ = ask(&subscribed, "resources/subscribe", uri).await;
+    let status = kernel.mgp_json(&["status"]).await;
+    let upgraded = upgrade(&kernel).await;
+    assert_eq!(upgraded["pid"], status["pid"]);
+    kernel.connected(&["it"]).await;
+    let after = kernel.mgp_json(&["status"]).await;
+    assert_eq!(after["doors"], status["doors"]);
+    let mut stranger = lost.anew();
+    stranger.set(
+        HeaderName::from_static("mcp-session-id"),
+        "11111111-1111-4111-8111-111111111111",
+    );
+    for (client, expected) in [
+        (&plain, StatusCode::OK),
+        (&subscribed, StatusCode::NOT_FOUND),
+        (&stranger, StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(ask(client, "tools/list", json!({})).await.status, expected);
+    }
+    // The folder is locked all the same, and the socket is removed at the end.
+    let second = kernel.mgp(&["up"]).await;
+    assert!(!second.status.success(), "{second:?}");
+    let socket = kernel.socket();
+    assert!(socket.exists());
+    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    assert!(!socket.exists());
+    drop(folder);
+}
+
+/// PRJ-042: what cannot take over is refused before anything ends, and says why.
+#[tokio::test]
+async fn program_that_cannot_take_over_is_refused() {
+    let kernel = Kernel::start(&server("it", &[], "")).await;
+    kernel.connected(&["it"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str, mode| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.display().to_string()
+    };
+    let version = |version: &str| format!("echo '{{\"version\": \"{version}\"}}'");
+    let pid = kernel.pid();
+    for (program, words) in [
+        ("/bin/false".to_owned(), "cannot take over"),
+        ("/nowhere/mgp".to_owned(), "No such file"),
+        (folder.path().display().to_string(), "no path of a program"),
+        (script("silent", "exit 0", 0o755), "cannot take over"),
+        (
+            script("failing", &format!("{}; exit 1", version("9.0.0")), 0o755),
+            "cannot take over",
+        ),
+        (script("older", &version("0.0.1"), 0o755), "version 0.0.1"),
+        (script("odd", &version("newest"), 0o755), "version newest"),
+        (script("open", &version("9.0.0"), 0o777), "chmod o-w"),
+    ] {
+        let refused = kernel.mgp(&["upgrade", &program]).await;
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && text.contains(words),
+            "{program}: {text}"
+        );
+    }
+    // A configuration that the next program does not accept.
+    kernel.rewrite("[[servers\n");
+    let refused = kernel.mgp(&["upgrade"]).await;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && text.contains("cannot take over"),
+        "{text}"
+    );
+    assert_eq!(kernel.mgp_json(&["status"]).await["pid"], pid);
+    let mut agent = owner(&kernel).await;
+    crate::scene::echoes(&mut agent, "it").await;
+    let demo = Program::ours("mgp", ["upgrade", "--wait", "601"])
+        .output(DEADLINE)
+        .await;
+    assert_eq!(demo.status.code(), Some(2));
+}
