@@ -100,13 +100,11 @@ impl Interceptor {
             .collect()
     }
 
-    /// Whether it is for any results, in words of the draft.
+    /// Whether it says, in words of the draft, when it is called.
     #[must_use]
-    pub fn is_for_results(&self) -> bool {
+    pub fn has_known_hook(&self) -> bool {
         let phases = ["request", "response", "both"];
-        phases.contains(&self.hook.phase.as_str())
-            && self.hook.phase != "request"
-            && !self.hook.events.is_empty()
+        phases.contains(&self.hook.phase.as_str()) && !self.hook.events.is_empty()
     }
 
     /// Whether it is for results of this method.
@@ -225,6 +223,14 @@ mod tests {
         ] {
             assert!(covers(yes), "{yes}");
         }
+        let known = |hook: &str| {
+            let list =
+                format!(r#"{{"interceptors":[{{"name":"a","type":"validation","hook":{hook}}}]}}"#);
+            Interceptor::parse_list(&list)[0].has_known_hook()
+        };
+        assert!(known(r#"{"events":["x"],"phase":"request"}"#));
+        assert!(!known(r#"{"events":["tools/call"],"phase":"Response"}"#));
+        assert!(!known(r#"{"events":[],"phase":"both"}"#));
         for no in [
             r#"{"events":["tools/call"],"phase":"request"}"#,
             r#"{"events":["resources/read"],"phase":"both"}"#,

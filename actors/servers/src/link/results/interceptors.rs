@@ -126,8 +126,8 @@ impl InterceptorChain {
         let mut found = declared.iter().filter(|it| it.name == name.name);
         let definition = found.next().filter(|_| found.next().is_none()).cloned();
         let definition = definition.ok_or_else(|| format!("there is no one interceptor {name}"))?;
-        if !definition.is_for_results() {
-            return Err(format!("interceptor {name} is for no results"));
+        if !definition.has_known_hook() {
+            return Err(format!("interceptor {name} does not say when it is called"));
         }
         let name = name.clone();
         Ok(Asked {
