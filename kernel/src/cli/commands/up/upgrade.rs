@@ -4,6 +4,7 @@ use std::env;
 use std::path::absolute;
 use std::time::Duration;
 
+use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Upgrade, Upgraded};
 use serde::Deserialize;
@@ -44,7 +45,16 @@ pub(in crate::cli::commands) fn upgrade(
         let status = client.request(Status::METHOD, &json!({}), &mut ()).await?;
         let before: KernelStatus = parse_result(&status)?;
         let doing = "asking the program whether it can take over";
-        let answer = client.call(Upgrade::METHOD, &params, doing).await?;
+        let answer = match client.call(Upgrade::METHOD, &params, doing).await {
+            Ok(answer) => answer,
+            Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
+                return Err(Failure::Other(format!(
+                    "the running kernel is version {}, which cannot hand over yet: `mgp down`, then `mgp up --detach`",
+                    before.version
+                )));
+            }
+            Err(failure) => return Err(failure),
+        };
         // The kernel closes the connection when it accepts no more: whoever connects now reaches the next program.
         match client.listen_until_closed(&mut ()).await {
             Err(Failure::ConnectionClosed) | Ok(()) => {}
