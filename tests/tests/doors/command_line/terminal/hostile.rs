@@ -64,7 +64,7 @@ const SHOWN: [&str; 45] = [
 
 /// Of these some only say what the person typed or what this machine has, some need what is not here, and some run
 /// until they are ended; what they show goes the same ways.
-const OTHERS: &str = "up down demo stdio console accept backup restore import export connect trust \
+const OTHERS: &str = "up down upgrade version demo stdio console accept backup restore import export connect trust \
     untrust completions trace replay approve answer deny \
     service-install service-status service-remove servers-search servers-add servers-remove servers-start servers-stop \
     servers-restart servers-update skills-serve secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
