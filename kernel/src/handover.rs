@@ -20,6 +20,9 @@ const CHECK: &str = "check";
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most of a program's messages that are repeated, in characters.
 const QUOTED_CHARS_MAX: usize = 1000;
+/// Permissions that let others change a file or a folder's contents, and the one that keeps the files of others.
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
 /// The default and the longest time for calls under way.
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
@@ -28,9 +31,34 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub(crate) struct HandoverOrder {
     /// The program.
-    pub(crate) program: PathBuf,
+    pub(crate) program: CheckedProgram,
     /// Time for calls under way.
     pub(crate) wait: Duration,
+}
+
+/// A program as it was when it was checked.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedProgram {
+    /// Its path, without links.
+    path: PathBuf,
+    /// Device, inode and time of the last change.
+    identity: (u64, u64, i64, i64),
+}
+
+impl CheckedProgram {
+    /// Its path, if nobody has changed it since.
+    ///
+    /// # Errors
+    /// It is another file now, or others may write to it.
+    pub(crate) fn recheck(&self) -> Result<&Path, String> {
+        let now = check_file(&self.path)?;
+        if now.identity == self.identity && now.path == self.path {
+            Ok(&self.path)
+        } else {
+            let shown = self.path.display();
+            Err(format!("{shown} was changed after it was checked"))
+        }
+    }
 }
 
 /// Where the order is put.
@@ -68,6 +96,9 @@ impl HandoverSlot {
 #[derive(Debug, Serialize, Deserialize)]
 struct Readiness {
     version: String,
+    /// The data folder that it would use.
+    #[serde(default)]
+    data_dir: Option<PathBuf>,
 }
 
 /// Whether this program was started only to say whether it could take over.
@@ -78,21 +109,25 @@ pub(crate) fn is_check() -> bool {
 
 /// What a check prints, once the configuration was read.
 #[must_use]
-pub(crate) fn describe_readiness() -> String {
+pub(crate) fn describe_readiness(data_dir: &Path) -> String {
     let readiness = Readiness {
         version: env!("CARGO_PKG_VERSION").into(),
+        data_dir: Some(data_dir.to_owned()),
     };
     serde_json::to_string(&readiness).expect("it is always JSON")
 }
 
-/// Checks whether a program may and can take over, with the arguments of this process; returns its version.
+/// Checks whether a program may and can take over this data folder, with the arguments of this process; returns its version.
 ///
 /// # Errors
 /// Says why not, and what to do.
-pub(crate) async fn check(program: &Path) -> Result<String, String> {
-    check_file(program)?;
+pub(crate) async fn check(
+    program: &Path,
+    data_dir: &Path,
+) -> Result<(CheckedProgram, String), String> {
+    let checked = check_file(program)?;
     let shown = program.display();
-    let mut command = tokio::process::Command::new(program);
+    let mut command = tokio::process::Command::new(&checked.path);
     command.args(env::args_os().skip(1)).env(VARIABLE, CHECK);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(CHECK_TIMEOUT, command.output()).await;
@@ -112,21 +147,37 @@ pub(crate) async fn check(program: &Path) -> Result<String, String> {
             "{shown} is version {next}, and an older one may not read what {current} has stored: `mgp down`, then start it"
         ));
     }
-    Ok(readiness.version)
-}
-
-/// Others must not be able to change what this kernel becomes.
-fn check_file(program: &Path) -> Result<(), String> {
-    let shown = program.display();
-    let file = program.metadata().map_err(|e| format!("{shown}: {e}"))?;
-    if !program.is_absolute() || !file.is_file() {
-        return Err(format!("{shown} is no path of a program: name it from /"));
-    }
-    let is_ours = [0, geteuid().as_raw()].contains(&file.uid());
-    if !is_ours || file.mode() & 0o002 != 0 {
+    if let Some(other) = readiness.data_dir.filter(|other| other != data_dir) {
         return Err(format!(
-            "{shown} belongs to another user, or others may write to it: `chmod o-w` closes it"
+            "the configuration names another data folder now, {}: `mgp down`, then `mgp up --detach`",
+            other.display()
         ));
     }
-    Ok(())
+    checked.recheck()?;
+    Ok((checked, readiness.version))
+}
+
+/// Others must not be able to change what this kernel becomes: not the file, and not the folders that it is in.
+fn check_file(program: &Path) -> Result<CheckedProgram, String> {
+    let shown = program.display();
+    let explain = |e: std::io::Error| format!("{shown}: {e}");
+    if !program.is_absolute() || !program.metadata().map_err(explain)?.is_file() {
+        return Err(format!("{shown} is no path of a program: name it from /"));
+    }
+    let path = program.canonicalize().map_err(explain)?;
+    let file = path.metadata().map_err(explain)?;
+    for place in path.ancestors() {
+        let found = place.metadata().map_err(explain)?;
+        let is_ours = [0, geteuid().as_raw()].contains(&found.uid());
+        // In a folder such as /tmp only the owner of a file may replace it.
+        let is_open = found.mode() & OTHERS_WRITE != 0 && found.mode() & STICKY == 0;
+        if !is_ours || is_open {
+            return Err(format!(
+                "{} belongs to another user, or others may write to it: `chmod o-w` closes it",
+                place.display()
+            ));
+        }
+    }
+    let identity = (file.dev(), file.ino(), file.ctime(), file.ctime_nsec());
+    Ok(CheckedProgram { path, identity })
 }

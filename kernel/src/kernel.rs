@@ -145,6 +145,14 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     }
 }
 
+/// Checks what the listeners read, without opening them.
+///
+/// # Errors
+/// A certificate or key that cannot be used.
+pub(crate) fn check_listeners(options: &KernelOptions) -> Result<(), String> {
+    listeners::open_tls(&options.loaded.kernel).map(drop)
+}
+
 /// Runs the guard process, which ends the kernel's children when the kernel dies.
 #[must_use]
 pub(crate) fn run_guard() -> ExitCode {
@@ -282,7 +290,7 @@ async fn serve(
     let mut time = SHUTDOWN_TIMEOUT;
     let mut drain_time = SHUTDOWN_DRAIN_TIMEOUT;
     if let Some(order) = order {
-        tracing::info!(program = %order.program.display(), "stopping, and handing over");
+        tracing::info!(program = ?order.program, "stopping, and handing over");
         time += order.wait;
         drain_time = order.wait;
     } else {

@@ -197,8 +197,8 @@ impl Operator {
         }
         let program = PathBuf::from(upgrade.program);
         let wait = upgrade.wait_ms.map_or(DEFAULT_WAIT, Duration::from_millis);
-        let checked = handover::check(&program).await;
-        let version = checked.map_err(Refusal::BadRequest)?;
+        let checked = handover::check(&program, &self.data_dir).await;
+        let (program, version) = checked.map_err(Refusal::BadRequest)?;
         let order = HandoverOrder {
             program,
             wait: wait.min(WAIT_MAX),

@@ -10,7 +10,7 @@ use mgp_engine::policy::access::{ClaimedGroups, EntryEffect};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, SessionId};
-use mgp_protocol::mcp;
+use mgp_protocol::{jsonrpc, mcp};
 use mgp_transports::{FairSlots, SlotAdmission, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use mgp_callers::agent::{Agent, AgentChannel};
 use mgp_callers::request::Caller;
-use mgp_callers::{Credential, Stream, Streams};
+use mgp_callers::{Credential, Delivery, Stream, Streams};
 use mgp_runtime::ids::new_session_id;
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
@@ -89,8 +89,7 @@ impl Session {
             && !caller.operator
             && caller.mcpl.is_none()
             && !self.agent.has_requests()
-            && !self.streams.was_interrupted()
-            && self.agent.tool_cache.is_empty();
+            && !self.streams.was_interrupted();
         is_whole.then(|| SessionRecord {
             id: self.id.clone(),
             agent: caller.agent.clone(),
@@ -99,6 +98,7 @@ impl Session {
             address: caller.address.as_deref().map(Into::into),
             hello: self.hello.clone(),
             is_ready: self.agent.is_ready(),
+            has_tools: !self.agent.tool_cache.is_empty(),
             level: self.agent.has_set_level().then(|| self.agent.level()),
         })
     }
@@ -173,6 +173,9 @@ pub struct SessionRecord {
     address: Option<Box<str>>,
     hello: Box<str>,
     is_ready: bool,
+    /// Its list had tools that were found or called; they are found again.
+    #[serde(default)]
+    has_tools: bool,
     level: Option<LogLevel>,
 }
 
@@ -379,6 +382,11 @@ impl Sessions {
                 .level
                 .into_iter()
                 .for_each(|level| agent.set_level(level));
+            if record.has_tools {
+                // The list has fewer tools now, until they are found again.
+                let changed = jsonrpc::notification("notifications/tools/list_changed", None);
+                agent.send(changed.into(), Delivery::Reliable);
+            }
             // Without a place its client gets 404, and opens a new one.
             let _ = self
                 .insert(record.id, caller, (agent, streams), &record.hello)

@@ -269,11 +269,6 @@ impl AgentId {
         if name.len() > Self::MAX_NAME {
             return Err(BadAgentName::TooLong(name.len()));
         }
-        // Its id would be read as that of another agent.
-        let begin = name.get(..Self::PREFIX.len());
-        if begin.is_some_and(|begin| begin.eq_ignore_ascii_case(Self::PREFIX)) {
-            return Err(BadAgentName::DoublePrefix);
-        }
         let begin = name.get(..Self::GROUP_PREFIX.len());
         if begin.is_some_and(|begin| begin.eq_ignore_ascii_case(Self::GROUP_PREFIX)) {
             return Err(BadAgentName::Group);

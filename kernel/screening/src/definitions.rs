@@ -26,7 +26,7 @@ use mgp_json::quote;
 use self::acts::Read;
 use self::sentence::Sentence;
 pub use self::texts::Role;
-use self::texts::{Text, argument_names, find_texts, join_words, sentences};
+use self::texts::{Text, argument_names, find_texts, sentences};
 use self::words::Words;
 use crate::results::fold;
 
@@ -365,7 +365,6 @@ impl Judge<'_> {
                 .add(Act::Hidden, HOLD_SCORE, &text.place, &content);
         }
         let is_description = text.role == Role::Description && text.place.ends_with("description");
-        let content = join_words(&content);
         for (at, sentence) in sentences(&content).enumerate() {
             self.judge_sentence(text, sentence, is_description && at == 0);
         }

@@ -14,14 +14,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use mgp_doors::SessionRecord;
 use mgp_platform::descriptors;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::lock::FolderLock;
-use crate::handover::VARIABLE;
+use crate::handover::{CheckedProgram, VARIABLE};
 
+/// How long the last children may take to end.
+const REAP_TIMEOUT: Duration = Duration::from_millis(500);
+const REAP_INTERVAL: Duration = Duration::from_millis(5);
 /// Most bytes of session records; the largest are left out. 10,000 usual ones have half of that.
 const SESSIONS_BYTES_MAX: usize = 16 << 20;
 
@@ -119,7 +124,7 @@ impl Inheritance {
 /// A handover that is due: the kernel has stopped, and what is here still waits for clients.
 #[derive(Debug)]
 pub(super) struct Handover {
-    pub(super) program: PathBuf,
+    pub(super) program: CheckedProgram,
     pub(super) socket: OwnedFd,
     pub(super) is_managed: bool,
     pub(super) http: Option<OwnedFd>,
@@ -129,14 +134,19 @@ pub(super) struct Handover {
 impl Handover {
     /// Executes the program. If that fails, this one begins again. Returns only if neither can be executed.
     pub(super) fn execute(&self, lock: &FolderLock) -> String {
+        reap_children();
+        let failed = match self.program.recheck() {
+            Ok(program) => format!(
+                "{} cannot be executed: {}",
+                program.display(),
+                self.execute_program(program, lock)
+            ),
+            Err(why) => why,
+        };
+        tracing::error!("{failed}; this version begins again");
         let own = env::current_exe().unwrap_or_default();
-        let mut failure = String::new();
-        for program in [&self.program, &own] {
-            let error = self.execute_program(program, lock);
-            failure = format!("{} cannot be executed: {error}", program.display());
-            tracing::error!("{failure}");
-        }
-        failure
+        let error = self.execute_program(&own, lock);
+        format!("{failed}; {} cannot be executed: {error}", own.display())
     }
 
     fn execute_program(&self, program: &Path, lock: &FolderLock) -> io::Error {
@@ -177,6 +187,18 @@ impl Handover {
         all.extend(self.sessions.iter().map(|it| (Item::Sessions, it.as_fd())));
         let (items, descriptors): (Vec<Item>, Vec<_>) = all.into_iter().unzip();
         descriptors::send(to, &serde_json::to_vec(&items)?, &descriptors)
+    }
+}
+
+/// Waits for the children that have ended: the next program does not know them. All were told to end.
+fn reap_children() {
+    let deadline = Instant::now() + REAP_TIMEOUT;
+    while Instant::now() < deadline {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => std::thread::sleep(REAP_INTERVAL),
+            Ok(_) => {}
+            Err(_) => return,
+        }
     }
 }
 

@@ -123,9 +123,7 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
     };
     let (listener, socket) = bound.map_err(|e| e.to_string())?;
     let http = &options.loaded.kernel.http;
-    let papers = http.tls.clone().filter(|_| http.enabled);
-    let tls = papers.map(ListenerTls::open).transpose();
-    let tls = tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))?;
+    let tls = open_tls(&options.loaded.kernel)?;
     let door = if http.enabled {
         let bound = match inherited_http.filter(|it| fits(it, http.listen)) {
             Some(listener) => HttpListener::adopt(listener),
@@ -160,6 +158,13 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
         accepting: None,
         serving: None,
     })
+}
+
+/// Reads the certificate and key of the HTTP listener, if it uses TLS.
+pub(super) fn open_tls(kernel: &KernelConfig) -> Result<Option<ListenerTls>, String> {
+    let papers = kernel.http.tls.clone().filter(|_| kernel.http.enabled);
+    let tls = papers.map(ListenerTls::open).transpose();
+    tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))
 }
 
 /// Whether a listener is at the configured address; port 0 is any.

@@ -55,10 +55,17 @@ fn told(answer: &Value) -> Told {
 async fn call_over_stdio(mut agent: Agent, folder: PathBuf, stop: Arc<AtomicBool>) -> Outcomes {
     let mut all = Outcomes::new();
     while !stop.load(Ordering::Relaxed) {
-        let file = folder.join(format!("stdio-{}", all.len()));
-        let answer = agent.call("it__attempt", append(&file, 0)).await;
-        let frame: Value = serde_json::from_str(&answer.frame.to_string()).unwrap();
-        all.insert(file, told(&frame));
+        // Others come while one is under way.
+        let mut under_way = Vec::new();
+        for ms in [40, 0, 0] {
+            let file = folder.join(format!("stdio-{}", all.len() + under_way.len()));
+            let id = begin(&mut agent, "it__attempt", append(&file, ms)).await;
+            under_way.push((id, file));
+        }
+        for (id, file) in under_way {
+            let answer = agent.answer_to(&id).await;
+            all.insert(file, told(&serde_json::from_str(&answer.frame).unwrap()));
+        }
     }
     assert!(all.values().all(|told| *told != Told::Nothing));
     all
@@ -239,6 +246,19 @@ async fn program_that_cannot_take_over_is_refused() {
             "{program}: {text}"
         );
     }
+    // A folder in which others may replace the file.
+    let open = folder.path().join("open-folder");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::copy(folder.path().join("older"), open.join("mgp")).unwrap();
+    let refused = kernel
+        .mgp(&["upgrade", &open.join("mgp").display().to_string()])
+        .await;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        text.contains("open-folder") && text.contains("chmod o-w"),
+        "{text}"
+    );
     // A configuration that the next program does not accept.
     kernel.rewrite("[[servers\n");
     let refused = kernel.mgp(&["upgrade"]).await;

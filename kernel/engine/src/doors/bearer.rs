@@ -317,6 +317,12 @@ pub(super) fn find_agent(
     name: &str,
 ) -> Result<AgentId, BadBearerToken> {
     let subject = claims.get(name).and_then(Value::as_str);
+    // Its id would be read as that of another agent, and no command could name it.
+    let is_plain = |subject: &&str| {
+        let begin = subject.get(..AgentId::PREFIX.len());
+        !begin.is_some_and(|begin| begin.eq_ignore_ascii_case(AgentId::PREFIX))
+    };
+    let subject = subject.filter(is_plain);
     let agent = subject.and_then(|subject| AgentId::from_subject(subject).ok());
     agent.ok_or(BadBearerToken::Subject)
 }

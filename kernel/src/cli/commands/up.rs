@@ -53,8 +53,9 @@ pub(super) fn accept_file(context: &CliContext, typed: &args::Accept) -> Result<
 /// Runs the kernel in the foreground.
 pub(super) fn run_foreground(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
     if handover::is_check() {
-        up_options(context, typed.log_format)?;
-        return print_line(handover::describe_readiness());
+        let options = up_options(context, typed.log_format)?;
+        kernel::check_listeners(&options).map_err(Failure::Other)?;
+        return print_line(handover::describe_readiness(&options.data_dir));
     }
     let handed_over = Inheritance::receive().map_err(Failure::Other)?;
     if handed_over.is_none() {

@@ -124,8 +124,11 @@ impl InterceptorChain {
         let link = connecting.await.map_err(|refusal| failed(name, &refusal))?;
         let declared = self.declared(name, &link).await?;
         let mut found = declared.iter().filter(|it| it.name == name.name);
-        let definition = found.next().filter(|_| found.next().is_none()).cloned();
-        let definition = definition.ok_or_else(|| format!("there is no one interceptor {name}"))?;
+        let definition = found.next().cloned();
+        let definition = definition.ok_or_else(|| format!("there is no interceptor {name}"))?;
+        if found.next().is_some() {
+            return Err(format!("interceptor {name} is declared twice"));
+        }
         if !definition.has_known_hook() {
             return Err(format!("interceptor {name} does not say when it is called"));
         }

@@ -65,7 +65,7 @@ pub(in crate::cli::commands) fn upgrade(
     let Some(after) = background::wait_for_next_kernel(context, wait)? else {
         let (pid, folder) = (before.pid, before.data_dir);
         return Err(Failure::Other(format!(
-            "the program took over and did not start; why is in the log of the kernel (process {pid}): \
+            "the kernel ended before the program answered; why is in the log of the kernel (process {pid}): \
              {folder}/kernel.log, if `mgp up --detach` began it; `mgp up` shows it here"
         )));
     };
