@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::scene::{NEWEST, begin, owner, server};
+use crate::scene::{NEWEST, begin, in_flight, owner, server};
 
 /// Upgrades in a row; `cargo xtask upgrade-test` wants more.
 fn upgrades() -> usize {
@@ -159,6 +159,34 @@ async fn upgrades_under_load_lose_and_repeat_no_call() {
     assert!(counts.keys().all(|it| allowed.contains(it)), "{counts:?}");
     assert!(counts[&(Told::Done, 1)] > 10 * upgrades(), "{counts:?}");
     println!("{counts:?}");
+}
+
+/// PRJ-041: what a client sends while the kernel waits for its calls goes to the next program, and the calls are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_that_writes_meanwhile_gets_the_answers_of_its_calls() {
+    let kernel = Kernel::start(&server("it", &["--attempts"], "")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slow");
+    let slow = begin(&mut agent, "it__attempt", append(&file, 1500)).await;
+    in_flight(&mut owner(&kernel).await, "it", 1).await;
+    let mut upgrading = std::pin::pin!(upgrade(&kernel));
+    let mut pace = tokio::time::interval(std::time::Duration::from_millis(50));
+    let mut later = Vec::new();
+    let upgraded = loop {
+        tokio::select! {
+            upgraded = &mut upgrading => break upgraded,
+            _ = pace.tick() => later.push(agent.start("ping", json!({})).await),
+        }
+    };
+    assert_eq!(upgraded["pid"], kernel.pid());
+    assert!(!agent.answer_to(&slow).await.text().is_empty());
+    assert_eq!(std::fs::read(&file).unwrap(), b"x");
+    for ping in later {
+        assert_eq!(agent.answer_to(&ping).await.result(), json!({}));
+    }
 }
 
 /// PRJ-040: process, lock, listeners and plain sessions stay; a session with more than its record would restore is gone,
