@@ -65,9 +65,9 @@ pub(crate) struct InheritedSocket {
 }
 
 impl Inheritance {
-    /// Of a socket that the service manager passed.
+    /// A socket that the service manager passed.
     #[must_use]
-    pub(crate) fn of_managed(listener: UnixListener) -> Self {
+    pub(crate) fn from_service_manager(listener: UnixListener) -> Self {
         Self {
             socket: Some(InheritedSocket {
                 listener,

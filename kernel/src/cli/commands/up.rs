@@ -140,7 +140,7 @@ fn inherited_socket() -> Result<Option<Inheritance>, Failure> {
     let taken = sockets.take_unix_listener(0);
     let listener = taken.map_err(|e| wrong(&format!("cannot be used: {e}")))?;
     let listener = listener.ok_or_else(|| wrong("is none"))?;
-    let inherited = Inheritance::of_managed(listener);
+    let inherited = Inheritance::from_service_manager(listener);
     match inherited.socket_path() {
         Some(_) => Ok(Some(inherited)),
         None => Err(wrong("has no path")),
