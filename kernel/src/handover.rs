@@ -1,12 +1,15 @@
 //! The order to hand a running kernel over to another program, and whether that program can take it.
 
 use std::env;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use mgp_runtime::{run_bounded, task};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +21,8 @@ pub(crate) const VARIABLE: &str = "MGP_HANDOVER";
 const CHECK: &str = "check";
 /// How long a program may take to say so.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most of each of its outputs that is read.
+const CHECK_OUTPUT_MAX: usize = 64 << 10;
 /// Most of a program's messages that are repeated, in characters.
 const QUOTED_CHARS_MAX: usize = 1000;
 /// Permissions that let others change a file or a folder's contents, and the one that keeps the files of others.
@@ -62,17 +67,27 @@ impl CheckedProgram {
 }
 
 /// Where the order is put.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HandoverSlot {
     /// False for kernels that end with what started them.
     pub(crate) is_possible: bool,
+    /// The address of HTTP that passes on.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Why the program of the last order did not take over.
+    pub(crate) last_failure: Option<String>,
     order: OnceLock<HandoverOrder>,
 }
 
 impl HandoverSlot {
-    pub(crate) fn new(is_possible: bool) -> Self {
+    pub(crate) fn new(
+        is_possible: bool,
+        listen: Option<SocketAddr>,
+        last_failure: Option<String>,
+    ) -> Self {
         Self {
             is_possible,
+            listen,
+            last_failure,
             order: OnceLock::new(),
         }
     }
@@ -99,6 +114,9 @@ struct Readiness {
     /// The data folder that it would use.
     #[serde(default)]
     data_dir: Option<PathBuf>,
+    /// Where it would listen for HTTP.
+    #[serde(default)]
+    listen: Option<SocketAddr>,
 }
 
 /// Whether this program was started only to say whether it could take over.
@@ -109,32 +127,39 @@ pub(crate) fn is_check() -> bool {
 
 /// What a check prints, once the configuration was read.
 #[must_use]
-pub(crate) fn describe_readiness(data_dir: &Path) -> String {
+pub(crate) fn describe_readiness(data_dir: &Path, listen: Option<SocketAddr>) -> String {
     let readiness = Readiness {
         version: env!("CARGO_PKG_VERSION").into(),
         data_dir: Some(data_dir.to_owned()),
+        listen,
     };
     serde_json::to_string(&readiness).expect("it is always JSON")
 }
 
-/// Checks whether a program may and can take over this data folder, with the arguments of this process; returns its version.
+/// Checks whether a program may and can take over from a kernel that listens at `listen`, with the arguments of this
+/// process; returns its version.
 ///
 /// # Errors
 /// Says why not, and what to do.
 pub(crate) async fn check(
     program: &Path,
     data_dir: &Path,
+    listen: Option<SocketAddr>,
 ) -> Result<(CheckedProgram, String), String> {
     let checked = check_file(program)?;
     let shown = program.display();
-    let mut command = tokio::process::Command::new(&checked.path);
+    let mut command = Command::new(&checked.path);
     command.args(env::args_os().skip(1)).env(VARIABLE, CHECK);
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(CHECK_TIMEOUT, command.output()).await;
-    let output = output.map_err(|_| format!("{shown} did not say what it is within 30 s"))?;
+    // What it starts is killed with it.
+    command.process_group(0);
+    let running = move || run_bounded(&mut command, CHECK_TIMEOUT, CHECK_OUTPUT_MAX);
+    let output = task::run_blocking("handover.check", running).await;
+    let output = output.map_err(|broken| broken.to_string())?;
     let output = output.map_err(|e| format!("{shown} cannot be run: {e}"))?;
+    let status = output.status;
+    let status = status.ok_or_else(|| format!("{shown} did not say what it is within 30 s"))?;
     let readiness = serde_json::from_slice::<Readiness>(&output.stdout).ok();
-    let Some(readiness) = readiness.filter(|_| output.status.success()) else {
+    let Some(readiness) = readiness.filter(|_| status.success()) else {
         let told = String::from_utf8_lossy(&output.stderr);
         let told: String = told.trim().chars().take(QUOTED_CHARS_MAX).collect();
         return Err(format!(
@@ -152,6 +177,11 @@ pub(crate) async fn check(
             "the configuration names another data folder now, {}: `mgp down`, then `mgp up --detach`",
             other.display()
         ));
+    }
+    if let Some(other) = readiness.listen.filter(|_| readiness.listen != listen) {
+        TcpListener::bind(other).map_err(|e| {
+            format!("the configuration has another `listen` in [http] now, {other}, which cannot be used: {e}")
+        })?;
     }
     checked.recheck()?;
     Ok((checked, readiness.version))

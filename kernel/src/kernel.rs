@@ -84,6 +84,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     log_to_stderr(&options);
     machine::check_file_limit(machine::open_file_limit())?;
     machine::check_threads().map_err(|e| e.to_string())?;
+    let failed_upgrade = options.inherited.failure.take();
     let announced = RunningRecord::acquire(&mut options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::worker_threads())
@@ -123,6 +124,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
         registrations: data_folder::load_registrations(&options.data_dir, &witnesses)?,
         unaudited_decisions: Vec::new(),
         missing_files,
+        failed_upgrade,
         witnesses,
     };
     stored.report(&notes);
@@ -217,6 +219,8 @@ struct StoredState {
     unaudited_decisions: Vec<Operation>,
     /// Descriptions of files that existed before and are missing.
     missing_files: Vec<String>,
+    /// Why the program that should have taken over from the kernel before this one did not.
+    failed_upgrade: Option<String>,
     witnesses: Witnesses,
 }
 
@@ -229,6 +233,9 @@ impl StoredState {
         for missing in &self.missing_files {
             tracing::error!("{missing}");
             self.audit.record(audit::state_damaged_event(missing));
+        }
+        if let Some(why) = &self.failed_upgrade {
+            self.audit.record(audit::kernel_upgraded_event(Err(why)));
         }
         for note in notes {
             tracing::info!("{note}");

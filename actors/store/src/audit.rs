@@ -31,7 +31,8 @@ use tokio::sync::oneshot;
 use crate::health::DiskHealth;
 
 pub use self::event::{
-    agent_actor, kernel_actor, new_event, operator_actor, state_accepted_event, state_damaged_event,
+    agent_actor, kernel_actor, kernel_upgraded_event, new_event, operator_actor,
+    state_accepted_event, state_damaged_event,
 };
 pub use self::files::LogFolder;
 pub use self::follower::EventBatch;

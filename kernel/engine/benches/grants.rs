@@ -19,9 +19,9 @@ use mgp_engine::policy::access::{
     DefaultPolicies, EntryEffect, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
 };
 use mgp_engine::policy::grants::{
-    Authority, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, Grants,
-    LogChange, LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke,
-    SignedOperation, Subject,
+    Authority, CausalContext, ClusterId, EncodedOperation, Grant, GrantChange, GrantId,
+    GrantResource, Grants, LogChange, LogPosition, MemberChange, MemberRole, Operation,
+    OperationId, Revoke, SignedOperation, Subject,
 };
 use mgp_engine::replication::lease::{DEFAULT_LEASE, Nonce};
 use mgp_engine::replication::log_batch::BATCH_ENTRIES;
@@ -83,6 +83,60 @@ fn main() {
     let (opens, took) = timed(|| calls(&again));
     told("decided, a call each", CALLS, took);
     println!("{opens} of them allowed");
+    let (table, callers) = own_grants();
+    let (opens, took) = timed(|| count_allowed(&table, &callers));
+    told(
+        "decided by this node's own grants, a call each",
+        CALLS,
+        took,
+    );
+    println!("{opens} of them allowed");
+}
+
+/// Grants of this node, and whom they are for: each agent has one tool.
+fn own_grants() -> (GrantTable, Vec<Principal>) {
+    let here = NodeKey::new(&[3; 32]);
+    let mut grants = Grants::default();
+    for n in 0..AGENTS {
+        let (sequence, previous) = grants.next_position(here.node_id());
+        let operation = Operation {
+            cluster: None,
+            place: LogPosition {
+                issuer: here.node_id(),
+                sequence,
+            },
+            previous,
+            author: "operator".into(),
+            told_at_ms: 0,
+            change: LogChange::Grants(GrantChange::Grant(grant(n, &here))),
+            context: CausalContext::default(),
+        };
+        let written = EncodedOperation::new(operation);
+        grants.apply(&written).expect("it is the next one");
+    }
+    let authority = Authority::with_local_issuer(here.node_id());
+    let table = GrantTable::build(&grants, &authority, policy(), 0, 1);
+    let caller = |n| Principal::Agent(AgentId::new(format!("agent.worker{n}")));
+    (table, (0..AGENTS).map(caller).collect())
+}
+
+fn policy() -> DefaultPolicies {
+    DefaultPolicies {
+        kernel: DefaultPolicy::OptIn,
+        servers: HashMap::new(),
+        group: None,
+    }
+}
+
+/// How many calls of these agents and different tools are allowed.
+fn count_allowed(table: &GrantTable, callers: &[Principal]) -> usize {
+    let servers: Vec<ServerId> = (0..SERVERS).map(server).collect();
+    let tools: Vec<String> = (0..97).map(|n| format!("read_file_{n}")).collect();
+    let calls = (0..CALLS as usize).filter(|n| {
+        let (caller, server) = (&callers[n % callers.len()], &servers[n % servers.len()]);
+        table.is_allowed(caller, server, Some(&tools[n % tools.len()]), 0)
+    });
+    calls.count()
 }
 
 /// How many calls of different agents and tools are allowed.
@@ -101,24 +155,13 @@ fn calls(replica: &Replica) -> usize {
         Grants::default(),
         Authority::with_local_issuer(replica.logs().local_node()),
     );
-    let defaults = DefaultPolicies {
-        kernel: DefaultPolicy::OptIn,
-        servers: HashMap::new(),
-        group: None,
-    };
-    let table = GrantTable::build(&grants, &here, defaults, 0, 1);
+    let table = GrantTable::build(&grants, &here, policy(), 0, 1);
     let table = table.with_foreign(Some(Arc::new(rules)), 2);
     let agents = (0..AGENTS).map(|n| AgentId::new(format!("agent.worker{n}")));
     let callers =
         agents.map(|agent| Principal::Agent(AgentId::from_node_agent(&home.agent(agent))));
     let callers: Vec<Principal> = callers.collect();
-    let servers: Vec<ServerId> = (0..SERVERS).map(server).collect();
-    let tools: Vec<String> = (0..97).map(|n| format!("read_file_{n}")).collect();
-    let calls = (0..CALLS as usize).filter(|n| {
-        let (caller, server) = (&callers[n % callers.len()], &servers[n % servers.len()]);
-        table.is_allowed(caller, server, Some(&tools[n % tools.len()]), 0)
-    });
-    calls.count()
+    count_allowed(&table, &callers)
 }
 
 /// Starting with the log that admits so many nodes.

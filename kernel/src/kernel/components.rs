@@ -197,6 +197,7 @@ struct Components {
     console: Arc<Console>,
     broker: Option<Arc<Broker>>,
     storage_health: StorageHealth,
+    failed_upgrade: Option<String>,
     root_actors: Vec<RootActor>,
 }
 
@@ -208,6 +209,7 @@ impl Components {
     ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
         let storage_health = stored.storage_health();
+        let failed_upgrade = stored.failed_upgrade;
         let mut root = Vec::new();
         let audit_events = AuditEvents {
             audit: stored.audit,
@@ -238,6 +240,7 @@ impl Components {
             mcpl,
             approval,
             storage_health,
+            failed_upgrade,
             root_actors: root,
         })
     }
@@ -292,7 +295,11 @@ impl Components {
             name_sources: self.name_sources(&options.loaded.kernel),
             cluster: self.cluster.clone(),
             shutdown: closing.clone(),
-            handover: Arc::new(HandoverSlot::new(options.look_up.is_some())),
+            handover: Arc::new(HandoverSlot::new(
+                options.look_up.is_some(),
+                options.http_address(),
+                self.failed_upgrade.clone(),
+            )),
         })
     }
 

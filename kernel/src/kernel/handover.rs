@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mgp_doors::SessionRecord;
-use mgp_platform::descriptors;
+use mgp_platform::{descriptors, processes};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ const REAP_TIMEOUT: Duration = Duration::from_millis(500);
 const REAP_INTERVAL: Duration = Duration::from_millis(5);
 /// Most bytes of session records; the largest are left out. 10,000 usual ones have half of that.
 const SESSIONS_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of a failure. The kernel wrote it, in a pipe.
+const FAILURE_BYTES_MAX: u64 = 16 << 10;
 
 /// What is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +45,8 @@ enum Item {
     ManagedSocket,
     Http,
     Sessions,
+    /// Why the program that should have taken over did not.
+    Failure,
     #[serde(other)]
     Unknown,
 }
@@ -54,6 +58,8 @@ pub(crate) struct Inheritance {
     pub(super) socket: Option<InheritedSocket>,
     pub(super) http: Option<TcpListener>,
     pub(super) sessions: Option<File>,
+    /// Why this program begins again.
+    pub(super) failure: Option<String>,
 }
 
 /// A bound socket.
@@ -106,6 +112,13 @@ impl Inheritance {
                 }
                 Item::Http => inherited.http = Some(descriptor.into()),
                 Item::Sessions => inherited.sessions = Some(descriptor.into()),
+                Item::Failure => {
+                    let mut why = String::new();
+                    let limited = File::from(descriptor).take(FAILURE_BYTES_MAX);
+                    if { limited }.read_to_string(&mut why).is_ok() {
+                        inherited.failure = Some(why);
+                    }
+                }
                 Item::Unknown => {}
             }
         }
@@ -139,22 +152,28 @@ impl Handover {
             Ok(program) => format!(
                 "{} cannot be executed: {}",
                 program.display(),
-                self.execute_program(program, lock)
+                self.execute_program(program, lock, None)
             ),
             Err(why) => why,
         };
         tracing::error!("{failed}; this version begins again");
-        let own = env::current_exe().unwrap_or_default();
-        let error = self.execute_program(&own, lock);
+        // It may have been replaced on the disk.
+        let own = processes::own_program();
+        let error = self.execute_program(&own, lock, Some(&failed));
         format!("{failed}; {} cannot be executed: {error}", own.display())
     }
 
-    fn execute_program(&self, program: &Path, lock: &FolderLock) -> io::Error {
+    fn execute_program(
+        &self,
+        program: &Path,
+        lock: &FolderLock,
+        failed: Option<&str>,
+    ) -> io::Error {
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
             Err(error) => return error,
         };
-        if let Err(error) = self.send(&ours, lock) {
+        if let Err(error) = self.send(&ours, lock, failed) {
             return error;
         }
         drop(ours);
@@ -169,7 +188,8 @@ impl Handover {
         command.exec()
     }
 
-    fn send(&self, to: &UnixStream, lock: &FolderLock) -> io::Result<()> {
+    fn send(&self, to: &UnixStream, lock: &FolderLock, failed: Option<&str>) -> io::Result<()> {
+        let failed = failed.map(write_pipe).transpose()?;
         let stdin = io::stdin();
         let [lock_file, folder] = lock.descriptors();
         let socket = if self.is_managed {
@@ -185,9 +205,18 @@ impl Handover {
         ];
         all.extend(self.http.iter().map(|it| (Item::Http, it.as_fd())));
         all.extend(self.sessions.iter().map(|it| (Item::Sessions, it.as_fd())));
+        all.extend(failed.iter().map(|it| (Item::Failure, it.as_fd())));
         let (items, descriptors): (Vec<Item>, Vec<_>) = all.into_iter().unzip();
         descriptors::send(to, &serde_json::to_vec(&items)?, &descriptors)
     }
+}
+
+/// A text to be read once. It is far below what a pipe holds.
+fn write_pipe(text: &str) -> io::Result<io::PipeReader> {
+    let (reader, mut writer) = io::pipe()?;
+    let bytes = text.as_bytes();
+    writer.write_all(&bytes[..bytes.len().min(FAILURE_BYTES_MAX as usize)])?;
+    Ok(reader)
 }
 
 /// Waits for the children that have ended: the next program does not know them. All were told to end.

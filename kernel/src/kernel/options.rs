@@ -34,6 +34,13 @@ pub(crate) struct KernelOptions {
 }
 
 impl KernelOptions {
+    /// The configured address of HTTP, if it is enabled.
+    #[must_use]
+    pub(crate) fn http_address(&self) -> Option<SocketAddr> {
+        let http = &self.loaded.kernel.http;
+        http.enabled.then_some(http.listen)
+    }
+
     /// The secret store of the user; `None` without a home, or without files.
     #[must_use]
     pub(super) fn secret_store(&self) -> Option<SecretStore> {

@@ -14,6 +14,8 @@ const SERVERS: [usize; 3] = [1, 50, 300];
 const TOOLS: [usize; 3] = [10, 1_000, 10_000];
 const SESSIONS: [usize; 3] = [1, 1_000, 10_000];
 const GRANTS: [usize; 3] = [0, 1_000, 100_000];
+/// Written to the log together.
+const GRANTS_AT_ONCE: usize = 200;
 
 const CLIENTS: usize = 16;
 const CALLS: u64 = 20_000;
@@ -133,11 +135,18 @@ impl Grown {
 async fn grant(kernel: &Kernel, amount: usize) {
     let mut operator = Agent::over_socket(&kernel.socket()).await;
     operator.initialize("2025-11-25", "{}").await.result();
-    for n in 0..amount {
-        let params = json!({
-            "entry_type": "tool_grant", "permission": "allow", "agent_id": format!("agent.a{n}"),
-            "server_id": "server0", "tool_name": "echo",
-        });
-        operator.request("mgp/access/grant", params).await.result();
+    let all: Vec<usize> = (0..amount).collect();
+    for some in all.chunks(GRANTS_AT_ONCE) {
+        let mut asked = Vec::new();
+        for n in some {
+            let params = json!({
+                "entry_type": "tool_grant", "permission": "allow", "agent_id": format!("agent.a{n}"),
+                "server_id": "server0", "tool_name": "echo",
+            });
+            asked.push(operator.start("mgp/access/grant", params).await);
+        }
+        for id in asked {
+            operator.answer_to(&id).await.result();
+        }
     }
 }

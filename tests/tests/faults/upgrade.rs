@@ -240,6 +240,55 @@ async fn process_lock_listeners_and_plain_sessions_stay() {
     drop(folder);
 }
 
+/// PRJ-042: if the program is gone when it is its turn, the old one begins again, and the command, the status and the audit
+/// log say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_version_goes_on_if_the_program_is_gone_meanwhile() {
+    let mut kernel = Kernel::start(&server("it", &["--attempts"], "")).await;
+    kernel.connected(&["it"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("mgp");
+    std::fs::copy(Program::ours("mgp", ["up"]).command, &program).unwrap();
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    let file = folder.path().join("slow");
+    let slow = begin(&mut agent, "it__attempt", append(&file, 1000)).await;
+    in_flight(&mut owner(&kernel).await, "it", 1).await;
+    let shown = program.display().to_string();
+    let command = kernel.program(&["upgrade", &shown]);
+    let upgrading = tokio::spawn(async move { command.output(DEADLINE).await });
+    let is_closing = |log: &str| log.contains("handing over").then_some(());
+    kernel
+        .process()
+        .says("that it hands over", DEADLINE, is_closing)
+        .await;
+    std::fs::remove_file(&program).unwrap();
+    let refused = upgrading.await.unwrap();
+    assert!(!agent.answer_to(&slow).await.text().is_empty());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && text.contains("No such file"),
+        "{text}"
+    );
+    let status = kernel.mgp_json(&["status"]).await;
+    assert_eq!(status["pid"], kernel.pid());
+    let why = status["failed_upgrade"].as_str().unwrap();
+    assert!(why.contains("No such file"), "{why}");
+    let events = kernel.mgp(&["audit", "find", "--json"]).await;
+    let events = String::from_utf8(events.stdout).unwrap();
+    let events = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = events.filter(|it| it["event_type"] == "dev.cloto.mgp.kernel_upgraded");
+    let results: Vec<_> = events.map(|it| it["result"].clone()).collect();
+    assert_eq!(results, ["FAILURE", "SUCCESS"]);
+    // It can be upgraded all the same.
+    kernel.connected(&["it"]).await;
+    let upgraded = upgrade(&kernel).await;
+    assert_eq!(upgraded["pid"], kernel.pid());
+    assert!(kernel.mgp_json(&["status"]).await["failed_upgrade"].is_null());
+}
+
 /// PRJ-042: what cannot take over is refused before anything ends, and says why.
 #[tokio::test]
 async fn program_that_cannot_take_over_is_refused() {
@@ -285,6 +334,16 @@ async fn program_that_cannot_take_over_is_refused() {
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
         text.contains("open-folder") && text.contains("chmod o-w"),
+        "{text}"
+    );
+    // An address that somebody else has.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("[http]\nlisten = \"{}\"\n", taken.local_addr().unwrap());
+    std::fs::write(kernel.folder().join("mgp.toml"), listen).unwrap();
+    let refused = kernel.mgp(&["upgrade"]).await;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && text.contains("another `listen`"),
         "{text}"
     );
     // A configuration that the next program does not accept.

@@ -74,6 +74,27 @@ pub fn state_damaged_event(what: &str) -> Event {
     )
 }
 
+/// Another program takes over from the kernel, with what is said of it, or did not, and why.
+#[must_use]
+pub fn kernel_upgraded_event(upgraded: Result<Value, &str>) -> Event {
+    let (actor, result, details) = match upgraded {
+        Ok(details) => (operator_actor(), Outcome::Success, details),
+        Err(why) => {
+            let details = serde_json::json!({"reason": why});
+            (kernel_actor(), Outcome::Failure, details)
+        }
+    };
+    let trace = TraceId::from_random(randomness::random_bytes());
+    new_event(
+        EventType::KERNEL_UPGRADED,
+        actor,
+        Target::default(),
+        &trace,
+        result,
+        details,
+    )
+}
+
 /// A file beside the log is used as it is, though it may be incomplete; `what` says why.
 #[must_use]
 pub fn state_accepted_event(what: &str) -> Event {

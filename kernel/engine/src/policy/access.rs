@@ -409,21 +409,20 @@ impl GrantTable {
         generation: u64,
     ) -> Self {
         let now_ms = now_ms.max(self.as_of_ms);
-        let mut agents = self.agents.clone();
-        for agent in changed {
-            let held = AgentRuleSet::new(agent, grants, authority, now_ms, generation);
-            if held.is_empty() {
-                agents.remove(agent)
-            } else {
-                agents.insert(agent.clone(), Arc::new(held))
-            };
-        }
-        Self {
-            agents,
+        let mut table = Self {
             as_of_ms: now_ms,
             generation,
             ..self.clone()
+        };
+        for agent in changed {
+            let held = AgentRuleSet::new(agent, grants, authority, now_ms, generation);
+            if held.is_empty() {
+                table.agents.remove(agent)
+            } else {
+                table.agents.insert(agent.clone(), Arc::new(held))
+            };
         }
+        table
     }
 
     /// The table with other default policies.

@@ -387,10 +387,13 @@ pub enum Sight {
 /// The name of a server's instructions among its definitions. Tools are not called so: it has brackets.
 pub const INSTRUCTIONS_NAME: &str = "(instructions)";
 
+/// Before the name of a prompt among a server's definitions.
+pub const PROMPT_PREFIX: &str = "(prompt) ";
+
 /// The name of a prompt among a server's definitions.
 #[must_use]
 pub fn prompt_name(own_name: &str) -> String {
-    format!("(prompt) {own_name}")
+    format!("{PROMPT_PREFIX}{own_name}")
 }
 
 impl Definition {

@@ -231,6 +231,9 @@ impl EventType {
     /// Another file of the kernel was found damaged or missing.
     pub const STATE_DAMAGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.state_damaged"));
+    /// The kernel hands over to another program; a failure is recorded by the program that goes on instead.
+    pub const KERNEL_UPGRADED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.kernel_upgraded"));
 
     /// The value on the wire.
     #[must_use]
@@ -445,6 +448,7 @@ mod tests {
             EventType::LOG_RESUMED,
             EventType::LOG_ACKNOWLEDGED,
             EventType::STATE_DAMAGED,
+            EventType::KERNEL_UPGRADED,
         ] {
             assert_eq!(EventType::parse(own.as_str()), Some(own));
         }

@@ -153,6 +153,9 @@ pub struct KernelStatus {
     /// Current problems of the kernel, with causes and fixes.
     #[serde(default)]
     pub troubles: Vec<String>,
+    /// Why the program that should have taken over from this kernel did not; until its next start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_upgrade: Option<String>,
     /// The resources used by the kernel's own process; its children are the first processes of servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<ResourcesInUse>,

@@ -79,9 +79,10 @@ static PHONE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static CARD: LazyLock<Regex> = LazyLock::new(|| {
-    literal(
-        r"[0-9]{13,19}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}[ -][0-9]{4}(?:[ -][0-9]{1,3})?|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}",
-    )
+    // Spaces and hyphens that do not break a line as well.
+    let pattern =
+        r"[0-9]{13,19}|[0-9]{4}(?:S[0-9]{4}){3}(?:S[0-9]{1,3})?|[0-9]{4}S[0-9]{6}S[0-9]{4,5}";
+    literal(&pattern.replace('S', r"[ .\x{a0}\x{202f}\x{2011}-]"))
 });
 static SSN: LazyLock<Regex> = LazyLock::new(|| literal(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"));
 static IPV4: LazyLock<Regex> = LazyLock::new(|| literal(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"));

@@ -57,6 +57,7 @@ fn render_status(status: &KernelStatus) -> String {
     rows("problems", &status.config_problems);
     rows("restart", &status.restart);
     rows("trouble", &status.troubles);
+    rows("upgrade", status.failed_upgrade.as_slice());
     text
 }
 
@@ -117,6 +118,7 @@ mod tests {
             },
             actors: std::collections::BTreeMap::new(),
             troubles: vec!["/data/audit: full".into()],
+            failed_upgrade: Some("/opt/mgp: gone".into()),
             uses: None,
             servers: Vec::new(),
         };
@@ -129,7 +131,8 @@ mod tests {
                      tools     300, of which 100 can be found by meaning so far (401 texts wait)\n\
                      problems  /a.toml:1:1: unknown key\n\
                      restart   [http] listen changed\n\
-                     trouble   /data/audit: full\n";
+                     trouble   /data/audit: full\n\
+                     upgrade   /opt/mgp: gone\n";
         assert_eq!(render_status(&status), want);
         let done = IndexCoverage {
             by_meaning: 300,

@@ -52,11 +52,17 @@ impl DeclaredIcon {
 }
 
 fn can_be_served(src: &str) -> bool {
-    src.starts_with("data:") || (src.len() <= URL_MAX && is_http(src))
+    strip_scheme(src, "data:").is_some() || (src.len() <= URL_MAX && is_http(src))
 }
 
 fn is_http(src: &str) -> bool {
-    src.starts_with("http://") || src.starts_with("https://")
+    strip_scheme(src, "http://").is_some() || strip_scheme(src, "https://").is_some()
+}
+
+/// What follows a scheme, in whatever case (RFC 3986, section 3.1).
+fn strip_scheme<'a>(uri: &'a str, scheme: &str) -> Option<&'a str> {
+    let (begin, rest) = uri.split_at_checked(scheme.len())?;
+    begin.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
 /// The JSON strings of the `src` of a definition's icons.
@@ -165,7 +171,7 @@ impl Catalog {
 
 /// The bytes of a `data:` URI (RFC 2397). Its media type is a claim of the server, and not used.
 fn decode_data_uri(uri: &str) -> Option<Vec<u8>> {
-    let (head, data) = uri.strip_prefix("data:")?.split_once(',')?;
+    let (head, data) = strip_scheme(uri, "data:")?.split_once(',')?;
     let is_base64 = head.rsplit(';').next();
     if is_base64.is_some_and(|last| last.trim().eq_ignore_ascii_case("base64")) {
         return STANDARD.decode(data.trim()).ok();
@@ -344,6 +350,7 @@ mod tests {
             Some("<svg a=','/>".into())
         );
         assert_eq!(decode("data:;BASE64,YQ=="), Some("a".into()));
+        assert_eq!(decode("DATA:;base64,YQ=="), Some("a".into()));
         for invalid in [
             "data:image/png;base64,Y",
             "data:image/png",

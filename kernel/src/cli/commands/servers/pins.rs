@@ -1,5 +1,6 @@
 //! `mgp servers pins`.
 
+use mgp_engine::policy::pins::{INSTRUCTIONS_NAME, PROMPT_PREFIX};
 use mgp_protocol::mgp::servers::pins::PinnedTool;
 use serde_json::json;
 
@@ -26,7 +27,7 @@ pub(super) fn list(context: &CliContext, server: &str) -> Result<(), Failure> {
     for (kind, pins) in [("tool", &tools), ("skill", &skills)] {
         for pin in pins {
             table.add_row([
-                kind.to_owned(),
+                describe_kind(kind, &pin.tool).to_owned(),
                 first_line(&pin.tool, 200),
                 describe_state(pin),
                 sanitize_line(&pin.pin),
@@ -37,6 +38,15 @@ pub(super) fn list(context: &CliContext, server: &str) -> Result<(), Failure> {
         }
     }
     print_line(table)
+}
+
+/// Prompts and instructions are pinned beside tools, under names that tools do not have.
+fn describe_kind(listed: &'static str, name: &str) -> &'static str {
+    match name {
+        INSTRUCTIONS_NAME => "instructions",
+        _ if name.starts_with(PROMPT_PREFIX) => "prompt",
+        _ => listed,
+    }
 }
 
 fn describe_state(pin: &PinnedTool) -> String {

@@ -69,6 +69,12 @@ pub(in crate::cli::commands) fn upgrade(
              {folder}/kernel.log, if `mgp up --detach` began it; `mgp up` shows it here"
         )));
     };
+    if let Some(why) = after.failed_upgrade {
+        return Err(Failure::Other(format!(
+            "{why}; the kernel (process {}) goes on as version {}",
+            after.pid, after.version
+        )));
+    }
     if context.json {
         return print_line(json!({
             "pid": after.pid, "version": after.version, "before": before.version,
@@ -96,7 +102,7 @@ pub(in crate::cli::commands) fn show_version(
     let url = &context.updates.url;
     if url.is_empty() {
         return Err(Failure::Other(
-            "no address is configured: set `url` in [updates], with https, to the `latest.json` of the releases you install".into(),
+            "no address is configured, or it was refused: set `url` in [updates], with https, to the `latest.json` of the releases you install; `mgp doctor` shows what is wrong with a configuration".into(),
         ));
     }
     let newest: Option<NewestRelease> = context.download(url, url)?;

@@ -207,6 +207,7 @@ fn a_new_server_is_written_where_the_running_kernel_reads_it() {
         index: Default::default(),
         actors: Default::default(),
         troubles: Vec::new(),
+        failed_upgrade: None,
         uses: None,
         servers: Vec::new(),
     };
