@@ -19,9 +19,9 @@ use mgp_engine::policy::access::{
     DefaultPolicies, EntryEffect, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
 };
 use mgp_engine::policy::grants::{
-    Authority, CausalContext, ClusterId, EncodedOperation, Grant, GrantChange, GrantId,
-    GrantResource, Grants, LogChange, LogPosition, MemberChange, MemberRole, Operation,
-    OperationId, Revoke, SignedOperation, Subject,
+    Authority, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, Grants,
+    LogChange, LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke,
+    SignedOperation, Subject,
 };
 use mgp_engine::replication::lease::{DEFAULT_LEASE, Nonce};
 use mgp_engine::replication::log_batch::BATCH_ENTRIES;
@@ -111,8 +111,8 @@ fn own_grants() -> (GrantTable, Vec<Principal>) {
             change: LogChange::Grants(GrantChange::Grant(grant(n, &here))),
             context: CausalContext::default(),
         };
-        let written = EncodedOperation::new(operation);
-        grants.apply(&written).expect("it is the next one");
+        let written = SignedOperation::new(operation, &here);
+        grants.apply(written.encoded()).expect("it is the next one");
     }
     let authority = Authority::with_local_issuer(here.node_id());
     let table = GrantTable::build(&grants, &authority, policy(), 0, 1);

@@ -26,16 +26,16 @@ use mgp_json::quote;
 use self::acts::Read;
 use self::sentence::Sentence;
 pub use self::texts::Role;
-use self::texts::{Text, argument_names, find_texts, sentences};
+use self::texts::{Text, argument_names, find_texts, join_words, sentences};
 use self::words::Words;
 use crate::results::fold;
 
 /// From this score on a definition waits for a person.
 pub const HOLD_SCORE: u32 = 100;
 const HOLD_SCORE_U16: u16 = 100;
-/// The sum of the model that counts as [`HOLD_SCORE`]: above it is under 1 % of harmless servers that it has not
-/// seen. A third more of the poisoned ones would be held at two thirds of it, with three times as many harmless ones.
-const HOLD_TOTAL: f32 = 3.6;
+/// The sum of the model that counts as [`HOLD_SCORE`]: above it are 1.5 % of harmless servers by authors that it has not
+/// learnt from, half of which were written to be mistaken.
+const HOLD_TOTAL: f32 = 1.45;
 /// Where scores of the model end.
 const SCORE_MAX: u16 = 300;
 /// From this score on a sentence is a finding.
@@ -146,9 +146,9 @@ pub struct Judgement {
     pub score: u32,
     /// What counts most first.
     pub findings: Vec<Finding>,
-    /// Of each sentence, for training.
+    /// Each sentence with its features, for training.
     #[cfg(test)]
-    features: Vec<Vec<u16>>,
+    sentences: Vec<(String, Vec<u16>)>,
     /// What counts without the model, for training.
     #[cfg(test)]
     certain: u32,
@@ -317,7 +317,8 @@ impl Judge<'_> {
                 .map(|sentence| self.read(text.role, sentence, false).logit)
                 .collect();
             let asks = as_score(model::total(logits)) > HOLD_SCORE / 4;
-            let says_so = hidden.is_weak && acts::says_decode(&fold(content));
+            let says_so = hidden.is_weak
+                && (acts::says_decode(&fold(content)) || acts::is_payload(&fold(&hidden.text)));
             let weight = match (asks, says_so) {
                 (true, _) => hidden.weight.max(20) + 80,
                 (false, true) => HOLD_SCORE,
@@ -365,6 +366,7 @@ impl Judge<'_> {
                 .add(Act::Hidden, HOLD_SCORE, &text.place, &content);
         }
         let is_description = text.role == Role::Description && text.place.ends_with("description");
+        let content = join_words(&content);
         for (at, sentence) in sentences(&content).enumerate() {
             self.judge_sentence(text, sentence, is_description && at == 0);
         }
@@ -388,7 +390,9 @@ impl Judge<'_> {
             });
         }
         #[cfg(test)]
-        self.found.features.push(read.features);
+        self.found
+            .sentences
+            .push((sentence.to_owned(), read.features));
     }
 
     fn read(&self, role: Role, sentence: &str, is_function: bool) -> Read {

@@ -300,6 +300,18 @@ pub(super) fn says_decode(text: &str) -> bool {
     PATTERNS.decode.is_match(text)
 }
 
+/// Whether a text that was encoded is a command, or names where secrets are. No example needs to encode those.
+pub(super) fn is_payload(text: &str) -> bool {
+    let words = Words::find(text);
+    let told = [
+        Class::Command,
+        Class::Danger,
+        Class::SecretPath,
+        Class::Address,
+    ];
+    told.into_iter().any(|class| words.has(class))
+}
+
 struct View<'a> {
     s: &'a Sentence<'a>,
     p: &'a Patterns,

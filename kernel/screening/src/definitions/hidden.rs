@@ -109,14 +109,12 @@ fn find_unseen(text: &str) -> Option<Hidden> {
     let reverses = unseen
         .iter()
         .any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
-    // Within a word of Latin letters nothing unseen has a use, but a soft hyphen.
-    let splits = text.char_indices().any(|(at, c)| {
-        c != '\u{ad}'
-            && !c.is_ascii()
-            && is_invisible(c)
-            && text[..at].ends_with(|c: char| c.is_ascii_alphabetic())
-            && text[at + c.len_utf8()..].starts_with(|c: char| c.is_ascii_alphabetic())
-    });
+    // Within text of Latin letters nothing unseen has a use, but a soft hyphen. At its ends are remains of an editor.
+    let is_unseen = |c: char| c != '\u{ad}' && !c.is_ascii() && is_invisible(c);
+    let inner = text.trim_matches(|c: char| c.is_whitespace() || is_unseen(c));
+    let mut letters = inner.chars().filter(|c| c.is_alphabetic());
+    let splits =
+        letters.all(|c| c.is_ascii()) && inner.contains(|c| is_unseen(c) && unseen.contains(&c));
     let is_rare = all <= UNSEEN_MAX || marks == all && all * 12 < text.chars().count();
     if !reverses && !splits && is_rare {
         return None;

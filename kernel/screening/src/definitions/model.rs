@@ -1,41 +1,36 @@
-//! A linear model over a sentence: its words and their neighbours, the classes of its words, and its place. It catches
-//! acts in words that no rule names. Its weights are trained offline from sentences in `tests/corpus/definitions`.
+//! A linear model over a sentence: its words and their neighbours, the classes of its words and which of them are not of
+//! its tool's purpose, its letters, and its place. It catches acts in words that no rule names. Its weights are trained
+//! offline from `tests/corpus/definitions`.
 
 #[cfg(test)]
 mod training;
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use super::sentence::{ActWeight, Sentence};
 use super::texts::Role;
 use super::words::Words;
 
 /// The number of weights. Features are hashed to them.
-pub(super) const WEIGHTS: usize = 1 << 15;
+pub(super) const WEIGHTS: usize = 1 << 16;
 
-/// The bias, then one weight for each bucket, as two hexadecimal digits each.
-static TABLE: &str = include_str!("model/weights.txt");
+/// The bias, then one weight for each bucket, as a signed byte each.
+static TABLE: &[u8] = include_bytes!("model/weights.bin");
 
 /// A weight of one in the table.
 pub(super) const SCALE: f32 = 16.0;
 
-/// The weights as numbers.
-static PARSED: LazyLock<Vec<i8>> = LazyLock::new(|| {
-    let digits: Vec<u8> = TABLE.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let number = |pair: &[u8]| {
-        let digit = |c: u8| char::from(c).to_digit(16).unwrap_or_default();
-        u8::try_from(digit(pair[0]) * 16 + digit(pair[1]))
-            .unwrap_or_default()
-            .cast_signed()
-    };
-    digits.chunks_exact(2).map(number).collect()
-});
+/// How many letters stand together in a feature: parts of words in any language.
+const LETTERS: [usize; 2] = [4, 5];
 
 /// How much a sentence reads like orders beyond its call: the logarithm of the odds.
 #[expect(clippy::cast_precision_loss, reason = "sums of a few hundred bytes")]
 pub(super) fn judge(features: &[u16]) -> f32 {
-    let weight = |index: usize| PARSED.get(index).map_or(0, |weight| i32::from(*weight));
+    let weight = |index: usize| {
+        TABLE
+            .get(index)
+            .map_or(0, |weight| i32::from(weight.cast_signed()))
+    };
     let sum: i32 = features
         .iter()
         .map(|feature| weight(usize::from(*feature) + 1))
@@ -106,6 +101,22 @@ pub(super) fn features(sentence: &Sentence<'_>, words: &Words, found: &[ActWeigh
             add(&["classes", one, other]);
         }
     }
+    let (purpose, mut strange) = (sentence.purpose, Vec::new());
+    for class in words.classes().filter(|class| !purpose.has(*class)) {
+        strange.push(format!("{class:?}"));
+    }
+    for (at, one) in strange.iter().enumerate() {
+        add(&["strange", one]);
+        add(&["place strange", place, one]);
+        for other in &strange[at + 1..] {
+            add(&["strange both", one, other]);
+        }
+    }
+    for letters in LETTERS {
+        for part in parts(sentence.text, letters) {
+            add(&["letters", part]);
+        }
+    }
     for (act, weight) in found {
         for level in 0..=(weight / 30).min(4) {
             add(&["act", act.as_str(), &level.to_string()]);
@@ -113,6 +124,14 @@ pub(super) fn features(sentence: &Sentence<'_>, words: &Words, found: &[ActWeigh
         }
     }
     out.into_iter().collect()
+}
+
+/// All pieces of a text with so many letters.
+fn parts(text: &str, letters: usize) -> impl Iterator<Item = &str> {
+    let ends = text.char_indices().map(|(at, _)| at).skip(letters);
+    let ends = ends.chain((text.chars().count() >= letters).then_some(text.len()));
+    let starts = text.char_indices().map(|(at, _)| at);
+    starts.zip(ends).map(|(start, end)| &text[start..end])
 }
 
 /// Words by their beginnings; names, addresses and numbers by their kind; texts without spaces by pairs of letters.

@@ -13,6 +13,8 @@ use crate::masks::{MASK, Masks};
 /// Longest unit, in bytes: the longest private keys in use (RSA of 16,384 bits) have 12.5 kB. A longer one ends
 /// anywhere.
 pub(super) const UNIT_MAX: usize = 16 << 10;
+/// What stands between groups of digits: a space, and spaces and a hyphen that do not break a line.
+const NUMBER_GAPS: [char; 4] = [' ', '\u{a0}', '\u{202f}', '\u{2011}'];
 /// Longest run of groups of digits that may be one number.
 const NUMBER_MAX: usize = 64;
 
@@ -196,16 +198,16 @@ impl Masking {
             && !self.has_open_value(masker.masks)
     }
 
-    /// Whether groups of digits may go on: they are separated by one space each.
+    /// Whether groups of digits may go on: they are separated by one space or other gap each.
     fn has_open_number(&self, next: char) -> bool {
         if self.unit.len() >= NUMBER_MAX {
             return false;
         }
-        let groups = self.unit.strip_suffix(' ').unwrap_or(&self.unit);
+        let groups = self.unit.strip_suffix(NUMBER_GAPS).unwrap_or(&self.unit);
         let is_separated = groups.len() < self.unit.len();
         let may_go_on = match is_separated {
             true => next.is_ascii_uppercase() || next.is_ascii_digit() || matches!(next, '+' | '('),
-            false => next == ' ',
+            false => NUMBER_GAPS.contains(&next),
         };
         let is_sign = |byte: &u8| {
             byte.is_ascii_uppercase()

@@ -26,9 +26,9 @@ const AVERAGED: u16 = 6;
 const STEP: f32 = 2.0;
 const DECAY: f32 = 1.2e-3;
 /// What a poisoned sentence counts: there are far more harmless ones.
-const POSITIVE: f32 = 5.0;
-/// The tuning half is dealt to so many folds, by server.
-const FOLDS: usize = 5;
+const POSITIVE: f32 = 2.0;
+/// Sentences with fewer letters are not told from others.
+const ORDER_LETTERS_MIN: usize = 8;
 
 struct Model {
     bias: f32,
@@ -75,12 +75,35 @@ fn sigmoid(x: f32) -> f32 {
 
 /// A server's definitions; of a poisoned one, at least one sentence is why.
 struct Sample {
+    /// Who wrote it.
+    author: u64,
     definitions: Vec<Judgement>,
+    /// The letters of the sentences that are why, if its author named them.
+    order: Option<String>,
+}
+
+/// The letters of a text, which quotes have in common.
+fn letters(text: &str) -> String {
+    let letters = text.chars().filter(|c| c.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
 }
 
 impl Sample {
     fn sentences(&self) -> impl Iterator<Item = &Features> {
-        self.definitions.iter().flat_map(|it| &it.features)
+        let all = self.definitions.iter().flat_map(|it| &it.sentences);
+        all.map(|(_, features)| features)
+    }
+
+    /// The sentences that are why, as far as they are known.
+    fn orders(&self) -> impl Iterator<Item = &Features> {
+        let all = self.definitions.iter().flat_map(|it| &it.sentences);
+        let named = all.filter(|(text, _)| {
+            let text = letters(text);
+            let is_long = text.chars().count() >= ORDER_LETTERS_MIN;
+            let order = self.order.as_ref().filter(|_| is_long);
+            order.is_some_and(|order| order.contains(&text) || text.contains(order.as_str()))
+        });
+        named.map(|(_, features)| features)
     }
 
     /// Whether it is held without the model.
@@ -90,16 +113,14 @@ impl Sample {
 
     fn score(&self, model: &Model) -> u32 {
         let scores = self.definitions.iter().map(|it| {
-            it.certain
-                + as_score(total(
-                    it.features.iter().map(|features| model.logit(features)),
-                ))
+            let logits = it.sentences.iter().map(|(_, it)| model.logit(it));
+            it.certain + as_score(total(logits))
         });
         scores.max().unwrap_or(0)
     }
 }
 
-fn train(poisoned: &[Features], benign: &[&Features], bags: &[&Sample]) -> Model {
+fn train(poisoned: &[&Features], benign: &[&Features], bags: &[&Sample]) -> Model {
     let mut model = Model {
         bias: -2.0,
         weights: vec![0.0; WEIGHTS],
@@ -122,7 +143,7 @@ fn train(poisoned: &[Features], benign: &[&Features], bags: &[&Sample]) -> Model
         let pause = (order.len() / bags.len().max(1)).max(1);
         for (count, (at, is_poisoned)) in order.iter().enumerate() {
             let features = if *is_poisoned {
-                &poisoned[*at]
+                poisoned[*at]
             } else {
                 benign[*at]
             };
@@ -218,7 +239,9 @@ fn read_samples(file: &str) -> Vec<Sample> {
             .flatten()
             .map(|it| judge_definition(&it.to_string(), &Surroundings::default()));
         Sample {
+            author: server["author"].as_u64().unwrap(),
             definitions: instructions.into_iter().chain(judged).collect(),
+            order: server["order"].as_str().map(letters),
         }
     };
     all.iter().map(sample).collect()
@@ -232,9 +255,15 @@ fn read_listed(file: &str) -> Vec<Features> {
         tool.as_object_mut()
             .unwrap()
             .retain(|name, _| members.contains(&name.as_str()));
-        judge_definition(&tool.to_string(), &Surroundings::default()).features
+        let judged = judge_definition(&tool.to_string(), &Surroundings::default());
+        judged.sentences.into_iter().map(|(_, features)| features)
     });
     sentences.collect()
+}
+
+/// The servers of all authors but one.
+fn of_others(all: &[Sample], without: Option<u64>) -> impl Iterator<Item = &Sample> {
+    all.iter().filter(move |it| Some(it.author) != without)
 }
 
 struct Material {
@@ -257,68 +286,54 @@ impl Material {
         }
     }
 
-    /// Trains without the servers of a fold.
-    fn train(&self, without: Option<usize>) -> Model {
-        let is_in = |at: usize| without.is_none_or(|fold| at % FOLDS != fold);
-        let good = self.good.iter().enumerate().filter(|(at, _)| is_in(*at));
-        let good = good.flat_map(|(_, sample)| sample.sentences());
+    /// Trains without the servers of an author.
+    fn train(&self, without: Option<u64>) -> Model {
+        let good = of_others(&self.good, without).flat_map(Sample::sentences);
         let benign: Vec<&Features> = self.harmless.iter().chain(good).collect();
-        let bad = self.bad.iter().enumerate().filter(|(at, _)| is_in(*at));
-        let bags: Vec<&Sample> = bad
-            .map(|(_, sample)| sample)
-            .filter(|sample| !sample.is_certain())
+        let named = of_others(&self.bad, without).flat_map(Sample::orders);
+        let poisoned: Vec<&Features> = self.poisoned.iter().chain(named).collect();
+        let bags: Vec<&Sample> = of_others(&self.bad, without)
+            .filter(|sample| !sample.is_certain() && sample.orders().next().is_none())
             .collect();
-        train(&self.poisoned, &benign, &bags)
+        train(&poisoned, &benign, &bags)
     }
-}
 
-/// The scores of the servers of each fold by the model of the others: poisoned ones, and harmless ones.
-fn cross_validate(material: &Material) -> (Vec<u32>, Vec<u32>) {
-    let (mut bad, mut good) = (Vec::new(), Vec::new());
-    for fold in 0..FOLDS {
-        let model = material.train(Some(fold));
-        let score = |sample: &Sample| sample.score(&model);
-        let is_out = |(at, sample): (usize, _)| (at % FOLDS == fold).then_some(sample);
-        bad.extend(
-            material
-                .bad
-                .iter()
-                .enumerate()
-                .filter_map(is_out)
-                .map(score),
-        );
-        good.extend(
-            material
-                .good
-                .iter()
-                .enumerate()
-                .filter_map(is_out)
-                .map(score),
-        );
+    /// The scores of the servers of each author by the model of the others: poisoned ones, and harmless ones.
+    fn cross_validate(&self) -> (Vec<u32>, Vec<u32>) {
+        let (mut bad, mut good) = (Vec::new(), Vec::new());
+        let authors: BTreeSet<u64> = self.bad.iter().map(|sample| sample.author).collect();
+        for author in authors {
+            let model = self.train(Some(author));
+            let scores = |all: &[Sample]| -> Vec<u32> {
+                let own = all.iter().filter(|sample| sample.author == author);
+                own.map(|sample| sample.score(&model)).collect()
+            };
+            let of_author = (scores(&self.bad), scores(&self.good));
+            let held = |all: &[u32]| all.iter().filter(|score| **score >= HOLD_SCORE).count();
+            println!(
+                "author {author}: {} of {} caught, {} of {} harmless servers held",
+                held(&of_author.0),
+                of_author.0.len(),
+                held(&of_author.1),
+                of_author.1.len()
+            );
+            bad.extend(of_author.0);
+            good.extend(of_author.1);
+        }
+        (bad, good)
     }
-    (bad, good)
-}
-
-fn render(table: &[i8]) -> String {
-    let line = |line: &[i8]| {
-        let digits: String = line
-            .iter()
-            .map(|it| format!("{:02x}", it.cast_unsigned()))
-            .collect();
-        format!("{digits}\n")
-    };
-    table.chunks(64).map(line).collect()
 }
 
 /// EXT-246: the model's table is what training on the sentences of the repository gives.
 #[test]
 fn table_is_what_training_gives() {
     let material = Material::read();
-    let table = render(&material.train(None).quantize());
+    let table = material.train(None).quantize();
+    let table: Vec<u8> = table.into_iter().map(i8::cast_unsigned).collect();
     if std::env::var_os("MGP_TRAIN").is_some() {
-        let (bad, mut good) = cross_validate(&material);
+        let (bad, mut good) = material.cross_validate();
         good.sort_by(|a, b| b.cmp(a));
-        for held in 0..12 {
+        for held in (0..good.len() / 25).step_by(4) {
             let caught = bad.iter().filter(|score| **score > good[held]).count();
             println!(
                 "above {}: {held} of {} harmless servers held, {caught} of {} caught",
@@ -329,7 +344,7 @@ fn table_is_what_training_gives() {
         }
         let file: PathBuf = [
             env!("CARGO_MANIFEST_DIR"),
-            "src/definitions/model/weights.txt",
+            "src/definitions/model/weights.bin",
         ]
         .iter()
         .collect();
