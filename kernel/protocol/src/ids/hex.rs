@@ -63,7 +63,11 @@ macro_rules! hex_id {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                let mut digits = [0; 2 * $bytes];
+                for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+                    pair.copy_from_slice(&$crate::ids::hex::digits(byte));
+                }
+                f.write_str(std::str::from_utf8(&digits).map_err(|_| std::fmt::Error)?)
             }
         }
 
@@ -73,6 +77,13 @@ macro_rules! hex_id {
             }
         }
     };
+}
+
+/// The two digits of a byte.
+#[must_use]
+pub fn digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)])
 }
 
 /// The value of one digit.

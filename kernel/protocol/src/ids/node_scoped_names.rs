@@ -43,7 +43,17 @@ impl NodeId {
     }
 }
 
+impl NodeAgent {
+    /// True for the node itself: requests without an agent.
+    #[must_use]
+    pub fn is_node(&self) -> bool {
+        self.agent.as_str() == AgentId::NODE
+    }
+}
+
 impl AgentId {
+    /// In place of an agent, for the node itself. Ids of agents have a prefix.
+    const NODE: &str = "node";
     /// The separator between an agent's id and its node; not allowed in ids.
     const HOME: char = '@';
 
@@ -89,7 +99,7 @@ impl AgentId {
     /// The id of another node itself, for requests without an agent.
     #[must_use]
     pub fn for_node(node: NodeId) -> Self {
-        Self::new(format!("node{}{node}", Self::HOME))
+        Self::new(format!("{}{}{node}", Self::NODE, Self::HOME))
     }
 
     /// True for another node and for its agents.
@@ -134,6 +144,12 @@ mod tests {
         assert_eq!(AgentId::from_node_agent(&agent).as_remote(), Some(agent));
         assert_eq!(AgentId::new("agent.a").as_remote(), None);
         assert!(AgentId::for_node(node).is_remote());
+        assert!(
+            AgentId::for_node(node)
+                .as_remote()
+                .is_some_and(|it| it.is_node())
+        );
+        assert!(!agent.is_node());
         assert!(!AgentId::new("agent.a").is_remote());
         let all = [
             AgentId::pattern_for_node(node),

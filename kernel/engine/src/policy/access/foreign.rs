@@ -385,8 +385,8 @@ impl ForeignRules {
         if !self.shared.is_server_shared(caller.node, server) {
             return false;
         }
-        if is_node_itself(&caller) || self.has_expired_lease() {
-            return is_node_itself(&caller);
+        if caller.is_node() || self.has_expired_lease() {
+            return caller.is_node();
         }
         let rules = self.rules_for((agent, &caller), server);
         let opens = |tool: Option<&str>| {
@@ -409,7 +409,7 @@ impl ForeignRules {
     /// For a node itself: whether one of its agents has access to the server as a whole while the lease lasts; true
     /// for any other caller.
     fn can_node_subscribe(&self, caller: &AgentId, server: &ServerId, now_ms: u64) -> bool {
-        let Some(node) = caller.as_remote().filter(is_node_itself) else {
+        let Some(node) = caller.as_remote().filter(NodeAgent::is_node) else {
             return true;
         };
         let of_node = |agent: &AgentId| agent.as_remote().is_some_and(|it| it.node == node.node);
@@ -445,7 +445,7 @@ impl ForeignRules {
             return deny(ForeignDenial::NotMember);
         };
         let is_shared = self.shared.is_shared(caller.node, server, tool);
-        if is_node_itself(&caller) {
+        if caller.is_node() {
             // A node only lists what the index contains anyway; calls come from its agents.
             return match tool {
                 None if is_shared => allow(Source::ServerGrant, None),
@@ -501,11 +501,7 @@ impl ForeignRules {
 /// True for a node itself, not for its agents.
 fn is_node_principal(principal: &Principal) -> bool {
     let caller = principal.agent().and_then(AgentId::as_remote);
-    caller.is_some_and(|caller| is_node_itself(&caller))
-}
-
-fn is_node_itself(caller: &NodeAgent) -> bool {
-    AgentId::from_node_agent(caller) == AgentId::for_node(caller.node)
+    caller.is_some_and(|caller| caller.is_node())
 }
 
 fn allow(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
