@@ -33,9 +33,9 @@ use crate::results::fold;
 /// From this score on a definition waits for a person.
 pub const HOLD_SCORE: u32 = 100;
 const HOLD_SCORE_U16: u16 = 100;
-/// The sum of the model that counts as [`HOLD_SCORE`]: above it are 1.5 % of harmless servers by authors that it has not
+/// The sum of the model that counts as [`HOLD_SCORE`]: above it are 1.9 % of harmless servers by authors that it has not
 /// learnt from, half of which were written to be mistaken.
-const HOLD_TOTAL: f32 = 1.45;
+const HOLD_TOTAL: f32 = 1.3;
 /// Where scores of the model end.
 const SCORE_MAX: u16 = 300;
 /// From this score on a sentence is a finding.

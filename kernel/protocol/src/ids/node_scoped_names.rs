@@ -149,7 +149,7 @@ mod tests {
                 .as_remote()
                 .is_some_and(|it| it.is_node())
         );
-        assert!(!agent.is_node());
+        assert!(!node.agent(AgentId::new("agent.a")).is_node());
         assert!(!AgentId::new("agent.a").is_remote());
         let all = [
             AgentId::pattern_for_node(node),
