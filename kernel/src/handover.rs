@@ -51,6 +51,12 @@ pub(crate) struct CheckedProgram {
 }
 
 impl CheckedProgram {
+    /// Its path, as it was checked.
+    #[must_use]
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its path, if nobody has changed it since.
     ///
     /// # Errors
@@ -191,8 +197,11 @@ pub(crate) async fn check(
 fn check_file(program: &Path) -> Result<CheckedProgram, String> {
     let shown = program.display();
     let explain = |e: std::io::Error| format!("{shown}: {e}");
-    if !program.is_absolute() || !program.metadata().map_err(explain)?.is_file() {
-        return Err(format!("{shown} is no path of a program: name it from /"));
+    if !program.is_absolute() {
+        return Err(format!("{shown} is no path from /"));
+    }
+    if !program.metadata().map_err(explain)?.is_file() {
+        return Err(format!("{shown} is no file with a program"));
     }
     let path = program.canonicalize().map_err(explain)?;
     let file = path.metadata().map_err(explain)?;
@@ -201,10 +210,15 @@ fn check_file(program: &Path) -> Result<CheckedProgram, String> {
         let is_ours = [0, geteuid().as_raw()].contains(&found.uid());
         // In a folder such as /tmp only the owner of a file may replace it.
         let is_open = found.mode() & OTHERS_WRITE != 0 && found.mode() & STICKY == 0;
-        if !is_ours || is_open {
+        let place = place.display();
+        if !is_ours {
             return Err(format!(
-                "{} belongs to another user, or others may write to it: `chmod o-w` closes it",
-                place.display()
+                "{place} belongs to another user than this kernel and root"
+            ));
+        }
+        if is_open {
+            return Err(format!(
+                "others may write to {place}: `chmod o-w` closes it"
             ));
         }
     }

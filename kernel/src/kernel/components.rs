@@ -209,7 +209,7 @@ impl Components {
     ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
         let storage_health = stored.storage_health();
-        let failed_upgrade = stored.failed_upgrade;
+        let failed_upgrade = stored.handover.and_then(|it| it.failure);
         let mut root = Vec::new();
         let audit_events = AuditEvents {
             audit: stored.audit,

@@ -29,8 +29,8 @@ const REAP_TIMEOUT: Duration = Duration::from_millis(500);
 const REAP_INTERVAL: Duration = Duration::from_millis(5);
 /// Most bytes of session records; the largest are left out. 10,000 usual ones have half of that.
 const SESSIONS_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of a failure. The kernel wrote it, in a pipe.
-const FAILURE_BYTES_MAX: u64 = 16 << 10;
+/// Most bytes of a report, which has two paths at most. A pipe holds more.
+const REPORT_BYTES_MAX: u64 = 32 << 10;
 
 /// What is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +45,8 @@ enum Item {
     ManagedSocket,
     Http,
     Sessions,
-    /// Why the program that should have taken over did not.
-    Failure,
+    /// A [`HandoverReport`].
+    Report,
     #[serde(other)]
     Unknown,
 }
@@ -58,7 +58,18 @@ pub(crate) struct Inheritance {
     pub(super) socket: Option<InheritedSocket>,
     pub(super) http: Option<TcpListener>,
     pub(super) sessions: Option<File>,
-    /// Why this program begins again.
+    pub(super) report: Option<HandoverReport>,
+}
+
+/// What the program that goes on records of the handover.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HandoverReport {
+    /// The version before.
+    pub(super) from: String,
+    /// The program that was to take over.
+    pub(super) program: PathBuf,
+    /// Why it did not, and the one before begins again.
+    #[serde(default)]
     pub(super) failure: Option<String>,
 }
 
@@ -112,12 +123,9 @@ impl Inheritance {
                 }
                 Item::Http => inherited.http = Some(descriptor.into()),
                 Item::Sessions => inherited.sessions = Some(descriptor.into()),
-                Item::Failure => {
-                    let mut why = String::new();
-                    let limited = File::from(descriptor).take(FAILURE_BYTES_MAX);
-                    if { limited }.read_to_string(&mut why).is_ok() {
-                        inherited.failure = Some(why);
-                    }
+                Item::Report => {
+                    let json = File::from(descriptor).take(REPORT_BYTES_MAX);
+                    inherited.report = serde_json::from_reader(json).ok();
                 }
                 Item::Unknown => {}
             }
@@ -167,13 +175,13 @@ impl Handover {
         &self,
         program: &Path,
         lock: &FolderLock,
-        failed: Option<&str>,
+        failure: Option<&str>,
     ) -> io::Error {
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
             Err(error) => return error,
         };
-        if let Err(error) = self.send(&ours, lock, failed) {
+        if let Err(error) = self.send(&ours, lock, failure) {
             return error;
         }
         drop(ours);
@@ -188,8 +196,12 @@ impl Handover {
         command.exec()
     }
 
-    fn send(&self, to: &UnixStream, lock: &FolderLock, failed: Option<&str>) -> io::Result<()> {
-        let failed = failed.map(write_pipe).transpose()?;
+    fn send(&self, to: &UnixStream, lock: &FolderLock, failure: Option<&str>) -> io::Result<()> {
+        let report = write_pipe(&HandoverReport {
+            from: env!("CARGO_PKG_VERSION").into(),
+            program: self.program.path().to_owned(),
+            failure: failure.map(ToOwned::to_owned),
+        })?;
         let stdin = io::stdin();
         let [lock_file, folder] = lock.descriptors();
         let socket = if self.is_managed {
@@ -205,17 +217,20 @@ impl Handover {
         ];
         all.extend(self.http.iter().map(|it| (Item::Http, it.as_fd())));
         all.extend(self.sessions.iter().map(|it| (Item::Sessions, it.as_fd())));
-        all.extend(failed.iter().map(|it| (Item::Failure, it.as_fd())));
+        all.push((Item::Report, report.as_fd()));
         let (items, descriptors): (Vec<Item>, Vec<_>) = all.into_iter().unzip();
         descriptors::send(to, &serde_json::to_vec(&items)?, &descriptors)
     }
 }
 
-/// A text to be read once. It is far below what a pipe holds.
-fn write_pipe(text: &str) -> io::Result<io::PipeReader> {
+/// A report to be read once.
+fn write_pipe(report: &HandoverReport) -> io::Result<io::PipeReader> {
+    let json = serde_json::to_vec(report)?;
+    if json.len() as u64 > REPORT_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
     let (reader, mut writer) = io::pipe()?;
-    let bytes = text.as_bytes();
-    writer.write_all(&bytes[..bytes.len().min(FAILURE_BYTES_MAX as usize)])?;
+    writer.write_all(&json)?;
     Ok(reader)
 }
 

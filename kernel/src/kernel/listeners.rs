@@ -112,7 +112,7 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
         http: inherited_http,
         sessions,
         lock: _,
-        failure: _,
+        report: _,
     } = std::mem::take(&mut options.inherited);
     let others = users.has_other_users();
     let bound = match inherited_socket {

@@ -174,7 +174,11 @@ impl WatchedFile {
         let witness = witnesses.witness(self.name);
         match (self.read_witnessed(data_dir), self.watch) {
             (None, _) => {}
-            (Some(_), WatchMode::Presence) => witness.settle_presence(),
+            // A folder that cannot be entered now says nothing of what is in it.
+            (Some(_), WatchMode::Presence) if data_dir.join(self.name).metadata().is_ok() => {
+                witness.settle_presence()
+            }
+            (Some(_), WatchMode::Presence) => {}
             // A replaced file is reported until the operator accepts it.
             (Some(now), WatchMode::Contents) if witness.contents().is_none() => {
                 witness.settle(&now)
@@ -296,4 +300,35 @@ pub(crate) fn accept_file(data_dir: &Path, name: &str) -> Result<bool, String> {
         .map(|(node, _)| format!("{LOG_TIP_PREFIX}{node}"));
     let records: Vec<String> = tips.chain([name.to_owned()]).collect();
     witnesses.accept(name, &records).map_err(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that cannot be examined is not known to exist: otherwise its absence stops the next start.
+    #[test]
+    fn file_that_cannot_be_examined_gets_no_witness() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = || open_and_check(folder.path());
+        // A path below a file cannot be examined, whoever asks.
+        let in_the_way = folder.path().join("mcpl");
+        std::fs::write(&in_the_way, "").unwrap();
+        record_all(folder.path(), &opened().unwrap().witnesses);
+        std::fs::remove_file(in_the_way).unwrap();
+        assert!(opened().is_ok());
+    }
+
+    #[test]
+    fn missing_file_with_a_witness_stops_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let sets = folder.path().join(SETS_FILE);
+        std::fs::create_dir(sets.parent().unwrap()).unwrap();
+        std::fs::write(&sets, "{}").unwrap();
+        let witnesses = open_and_check(folder.path()).unwrap().witnesses;
+        record_all(folder.path(), &witnesses);
+        drop(witnesses);
+        std::fs::remove_file(sets).unwrap();
+        assert!(open_and_check(folder.path()).is_err());
+    }
 }

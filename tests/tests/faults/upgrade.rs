@@ -274,19 +274,58 @@ async fn old_version_goes_on_if_the_program_is_gone_meanwhile() {
     assert_eq!(status["pid"], kernel.pid());
     let why = status["failed_upgrade"].as_str().unwrap();
     assert!(why.contains("No such file"), "{why}");
-    let events = kernel.mgp(&["audit", "find", "--json"]).await;
-    let events = String::from_utf8(events.stdout).unwrap();
-    let events = events
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let events = events.filter(|it| it["event_type"] == "dev.cloto.mgp.kernel_upgraded");
-    let results: Vec<_> = events.map(|it| it["result"].clone()).collect();
-    assert_eq!(results, ["FAILURE", "SUCCESS"]);
     // It can be upgraded all the same.
     kernel.connected(&["it"]).await;
     let upgraded = upgrade(&kernel).await;
     assert_eq!(upgraded["pid"], kernel.pid());
     assert!(kernel.mgp_json(&["status"]).await["failed_upgrade"].is_null());
+    let events = kernel.mgp(&["audit", "find", "--json"]).await;
+    let events = String::from_utf8(events.stdout).unwrap();
+    let events = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events: Vec<Value> = events
+        .filter(|it| it["event_type"] == "dev.cloto.mgp.kernel_upgraded")
+        .collect();
+    let results: Vec<_> = events.iter().map(|it| it["result"].clone()).collect();
+    assert_eq!(results, ["SUCCESS", "FAILURE"]);
+    assert_eq!(events[1]["details"]["program"], shown);
+    assert!(
+        events[1]["details"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("No such file")
+    );
+}
+
+/// PRJ-040: a signal while the kernel waits for its calls ends it as a signal does: in good order, and without the program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_meanwhile_ends_the_kernel_in_good_order() {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        let mut kernel = Kernel::start(&server("it", &["--attempts"], "")).await;
+        kernel.connected(&["it"]).await;
+        let mut agent = kernel.stdio_agent(None);
+        agent.initialize(NEWEST, "{}").await.result();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slow");
+        let slow = begin(&mut agent, "it__attempt", append(&file, 30_000)).await;
+        in_flight(&mut owner(&kernel).await, "it", 1).await;
+        let command = kernel.program(&["upgrade"]);
+        let upgrading = tokio::spawn(async move { command.output(DEADLINE).await });
+        let is_closing = |log: &str| log.contains("handing over").then_some(());
+        kernel
+            .process()
+            .says("that it hands over", DEADLINE, is_closing)
+            .await;
+        kernel.process().signal(signal);
+        let ended = kernel.process().end(DEADLINE).await;
+        assert!(ended.success(), "{signal}: {ended}");
+        let log = kernel.process().stderr();
+        assert!(log.contains("without handing over"), "{signal}: {log}");
+        let answer = agent.answer_to(&slow).await.frame;
+        assert!(answer.contains("unknown"), "{signal}: {answer}");
+        assert!(!upgrading.await.unwrap().status.success());
+    }
 }
 
 /// PRJ-042: what cannot take over is refused before anything ends, and says why.
@@ -306,7 +345,10 @@ async fn program_that_cannot_take_over_is_refused() {
     for (program, words) in [
         ("/bin/false".to_owned(), "cannot take over"),
         ("/nowhere/mgp".to_owned(), "No such file"),
-        (folder.path().display().to_string(), "no path of a program"),
+        (
+            folder.path().display().to_string(),
+            "no file with a program",
+        ),
         (script("silent", "exit 0", 0o755), "cannot take over"),
         (
             script("failing", &format!("{}; exit 1", version("9.0.0")), 0o755),

@@ -74,22 +74,14 @@ pub fn state_damaged_event(what: &str) -> Event {
     )
 }
 
-/// Another program takes over from the kernel, with what is said of it, or did not, and why.
+/// A program has taken over from the kernel before it, or should have.
 #[must_use]
-pub fn kernel_upgraded_event(upgraded: Result<Value, &str>) -> Event {
-    let (actor, result, details) = match upgraded {
-        Ok(details) => (operator_actor(), Outcome::Success, details),
-        Err(why) => {
-            let details = serde_json::json!({"reason": why});
-            (kernel_actor(), Outcome::Failure, details)
-        }
-    };
-    let trace = TraceId::from_random(randomness::random_bytes());
+pub fn kernel_upgraded_event(result: Outcome, details: Value) -> Event {
     new_event(
         EventType::KERNEL_UPGRADED,
-        actor,
+        operator_actor(),
         Target::default(),
-        &trace,
+        &TraceId::from_random(randomness::random_bytes()),
         result,
         details,
     )

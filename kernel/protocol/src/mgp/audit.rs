@@ -231,7 +231,7 @@ impl EventType {
     /// Another file of the kernel was found damaged or missing.
     pub const STATE_DAMAGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.state_damaged"));
-    /// The kernel hands over to another program; a failure is recorded by the program that goes on instead.
+    /// A program has taken over from the kernel before it; a failure is recorded by the one that goes on instead.
     pub const KERNEL_UPGRADED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.kernel_upgraded"));
 

@@ -55,6 +55,7 @@ pub(super) fn run_foreground(context: &CliContext, typed: &args::Up) -> Result<(
     if handover::is_check() {
         let options = up_options(context, typed.log_format)?;
         kernel::check_listeners(&options).map_err(Failure::Other)?;
+        kernel::check_data_folder(&options.data_dir).map_err(Failure::Other)?;
         return print_line(handover::describe_readiness(
             &options.data_dir,
             options.http_address(),
