@@ -22,10 +22,12 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_callers::tasks::TaskRecord;
 use mgp_discovery::ConfigLookup;
+use mgp_doors::NodeEndpoint;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
@@ -35,6 +37,7 @@ use mgp_policy::GrantStore;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::randomness;
 use mgp_runtime::{task, time};
+use mgp_servers::{Connector, GuardHandle};
 use mgp_store::audit::{AuditHandle, LogFolder};
 use mgp_store::{StorageHealth, Witnesses, audit};
 use mgp_tools::registrar::Registrations;
@@ -50,11 +53,14 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cluster::PendingCallsAtShutdown;
+use crate::cluster::{Cluster, PendingCallsAtShutdown};
 use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
+use crate::handover::HandoverOrder;
+use crate::health::telemetry::Telemetry;
 use crate::health::telemetry::logs::{ExportLayer, JsonLayer, sanitized_fields};
 use crate::key_rotation::KeyRotation;
+use crate::supervision_tree::TreeHandle;
 use crate::{cluster, config_source};
 pub(crate) use options::{KernelOptions, OpenHttpListener, OpenListeners};
 
@@ -317,85 +323,116 @@ async fn serve(
     let ends_with_stdin = options.stop_on_stdin_close;
     (options.on_ready)(&open);
     wait_for_shutdown(&closing, ends_with_stdin).await;
-    let order = started.handover.get();
-    let mut time = SHUTDOWN_TIMEOUT;
-    let mut drain_time = SHUTDOWN_DRAIN_TIMEOUT;
-    if let Some(order) = order {
-        let program = order.program.path().display();
-        tracing::info!(%program, "stopping, and handing over");
-        time += order.wait;
-        drain_time = order.wait;
-    } else {
-        tracing::info!("stopping");
-    }
-    started.connector.set_shutdown_drain_timeout(drain_time);
     drop((watching, started.followers, started.notices));
-    started.node_endpoint.close();
-    let mut handover = None;
-    // A signal during a handover is the first one: the kernel ends as it does without one.
-    let ends_instead = CancellationToken::new();
-    let interrupted = async {
-        if order.is_some() {
+    let settled = async move {
+        settle();
+        audit.close().await;
+    };
+    let ending = Ending {
+        tree: started.tree,
+        guard: started.guard,
+        connector: started.connector,
+        cluster: started.cluster,
+        node_endpoint: started.node_endpoint,
+        telemetry: started.telemetry,
+        ends_instead: CancellationToken::new(),
+    };
+    let order = started.handover.get();
+    let time = SHUTDOWN_TIMEOUT + order.map_or(Duration::ZERO, |order| order.wait);
+    tokio::select! {
+        ended = tokio::time::timeout(time, ending.end(order, listeners, &options.data_dir, settled)) => {
+            // After a timeout the next start looks for remaining processes.
+            if ended.is_ok() {
+                marks.remove_file();
+            }
+            let handover = ended.ok().flatten();
+            handover.filter(|_| !ending.ends_instead.is_cancelled()).transpose()
+        }
+        () = ending.wait_for_last_signal(order.is_some()) => {
+            Err("stopped at once, as told a second time".into())
+        }
+    }
+}
+
+/// What ends a kernel, once it serves no more.
+struct Ending {
+    tree: TreeHandle,
+    guard: GuardHandle,
+    connector: Arc<Connector>,
+    cluster: Arc<Cluster>,
+    node_endpoint: Arc<NodeEndpoint>,
+    telemetry: Telemetry,
+    /// A signal came while another program was to continue.
+    ends_instead: CancellationToken,
+}
+
+impl Ending {
+    /// Resolves at the signal that ends the kernel at once. During a handover the first one only takes the order back.
+    async fn wait_for_last_signal(&self, is_handover: bool) {
+        if is_handover {
             tokio::select! {
                 () = wait_for_signal() => {}
                 () = wait_for_hangup() => {}
             }
-            ends_instead.cancel();
+            self.ends_instead.cancel();
         }
         wait_for_second_signal().await;
-    };
-    let end = async {
+    }
+
+    /// Ends everything in order; returns the handover if another program continues.
+    async fn end(
+        &self,
+        order: Option<&HandoverOrder>,
+        mut listeners: BoundListeners,
+        data_dir: &Path,
+        settled: impl Future<Output = ()>,
+    ) -> Option<Result<Handover, String>> {
+        let connector = &self.connector;
+        if let Some(order) = order {
+            let program = order.program.path().display();
+            tracing::info!(%program, "stopping, and handing over");
+            connector.set_shutdown_drain_timeout(order.wait);
+        } else {
+            tracing::info!("stopping");
+            connector.set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
+        }
+        self.node_endpoint.close();
+        let mut handover = None;
         if let Some(order) = order {
             // Servers go on while the doors close.
             let answered = listeners.drain();
-            let drained = async { tokio::join!(answered, started.node_endpoint.drain()) };
+            let drained = async { tokio::join!(answered, self.node_endpoint.drain()) };
             tokio::select! {
                 drained = tokio::time::timeout(order.wait, drained) => {
                     if drained.is_err() {
                         tracing::warn!("some calls have not ended within the time: they end now");
                     }
-                    handover = Some(listeners.prepare_handover(order, &options.data_dir));
+                    handover = Some(listeners.prepare_handover(order, data_dir));
                 }
-                () = ends_instead.cancelled() => {
+                () = self.ends_instead.cancelled() => {
                     tracing::info!("stopping, without handing over");
-                    started
-                        .connector
-                        .set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
+                    connector.set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
                 }
             }
         }
         // Peers learn that this node is leaving while its servers stop.
         tokio::join!(
-            started.cluster.announce_shutdown(),
-            listeners.stop_accepting(started.tree.stop_servers())
+            self.cluster.announce_shutdown(),
+            listeners.stop_accepting(self.tree.stop_servers())
         );
         let answered =
-            tokio::time::timeout(REMOTE_ANSWER_TIMEOUT, started.node_endpoint.drain()).await;
+            tokio::time::timeout(REMOTE_ANSWER_TIMEOUT, self.node_endpoint.drain()).await;
         let calls = match answered {
             Ok(true) => PendingCallsAtShutdown::AllAnswered,
             Ok(false) | Err(_) => PendingCallsAtShutdown::SomeUnanswered,
         };
-        started.cluster.shutdown(calls).await;
+        self.cluster.shutdown(calls).await;
         listeners.disconnect_all().await;
-        started.telemetry.flush().await;
-        started.guard.dismiss();
-        settle();
-        audit.close().await;
-    };
-    tokio::select! {
-        ended = tokio::time::timeout(time, end) => {
-            // After a timeout the next start looks for remaining processes.
-            if ended.is_ok() {
-                marks.remove_file();
-            }
-        }
-        () = interrupted => {
-            return Err("stopped at once, as told a second time".into());
-        }
+        self.telemetry.flush().await;
+        self.guard.dismiss();
+        settled.await;
+        handover
     }
-    handover
-        .filter(|_| !ends_instead.is_cancelled())
-        .transpose()
 }
 
 /// The error of the actor, without the text that ractor adds.
