@@ -161,6 +161,12 @@ async fn a_killed_kernel_takes_the_model_along() {
         let pid = running(&kernel).await;
         if stopped {
             signal(pid, Signal::SIGSTOP);
+            // Without a signal of its parent's end it is continued, and told to end, if it has stopped before that.
+            wait_until("it has stopped", DEADLINE, async || {
+                let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+                status.is_ok_and(|status| status.contains("State:\tT"))
+            })
+            .await;
         }
         let _folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
         gone(pid).await;
