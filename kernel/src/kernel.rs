@@ -387,14 +387,11 @@ impl Ending {
         data_dir: &Path,
         settled: impl Future<Output = ()>,
     ) -> Option<Result<Handover, String>> {
-        let connector = &self.connector;
         if let Some(order) = order {
             let program = order.program.path().display();
             tracing::info!(%program, "stopping, and handing over");
-            connector.set_shutdown_drain_timeout(order.wait);
         } else {
             tracing::info!("stopping");
-            connector.set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
         }
         self.node_endpoint.close();
         let mut handover = None;
@@ -411,10 +408,11 @@ impl Ending {
                 }
                 () = self.ends_instead.cancelled() => {
                     tracing::info!("stopping, without handing over");
-                    connector.set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
                 }
             }
         }
+        let connector = &self.connector;
+        connector.set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
         // Peers learn that this node is leaving while its servers stop.
         tokio::join!(
             self.cluster.announce_shutdown(),

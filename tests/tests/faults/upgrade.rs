@@ -324,6 +324,8 @@ async fn signal_meanwhile_ends_the_kernel_in_good_order() {
         assert!(log.contains("without handing over"), "{signal}: {log}");
         let answer = agent.answer_to(&slow).await.frame;
         assert!(answer.contains("unknown"), "{signal}: {answer}");
+        // At once, and not when the call's own time is over.
+        assert!(!answer.contains("did not answer within"), "{answer}");
         assert!(!upgrading.await.unwrap().status.success());
     }
 }
