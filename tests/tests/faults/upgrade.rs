@@ -382,8 +382,11 @@ async fn program_that_cannot_take_over_is_refused() {
     );
     // An address that somebody else has.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let listen = format!("[http]\nlisten = \"{}\"\n", taken.local_addr().unwrap());
-    std::fs::write(kernel.folder().join("mgp.toml"), listen).unwrap();
+    let file = kernel.folder().join("mgp.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let other = config.replacen("127.0.0.1:0", &taken.local_addr().unwrap().to_string(), 1);
+    assert_ne!(other, config);
+    std::fs::write(file, other).unwrap();
     let refused = kernel.mgp(&["upgrade"]).await;
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
