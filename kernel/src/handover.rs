@@ -209,7 +209,8 @@ fn check_file(program: &Path) -> Result<CheckedProgram, String> {
         let found = place.metadata().map_err(explain)?;
         let is_ours = [0, geteuid().as_raw()].contains(&found.uid());
         // In a folder such as /tmp only the owner of a file may replace it.
-        let is_open = found.mode() & OTHERS_WRITE != 0 && found.mode() & STICKY == 0;
+        let is_kept = found.is_dir() && found.mode() & STICKY != 0;
+        let is_open = found.mode() & OTHERS_WRITE != 0 && !is_kept;
         let place = place.display();
         if !is_ours {
             return Err(format!(

@@ -66,8 +66,8 @@ pub(crate) struct Inheritance {
 pub(crate) struct HandoverReport {
     /// The version before.
     pub(super) from: String,
-    /// The program that was to take over.
-    pub(super) program: PathBuf,
+    /// The path of the program that was to take over, as far as it is text.
+    pub(super) program: String,
     /// Why it did not, and the one before begins again.
     #[serde(default)]
     pub(super) failure: Option<String>,
@@ -199,9 +199,11 @@ impl Handover {
     fn send(&self, to: &UnixStream, lock: &FolderLock, failure: Option<&str>) -> io::Result<()> {
         let report = write_pipe(&HandoverReport {
             from: env!("CARGO_PKG_VERSION").into(),
-            program: self.program.path().to_owned(),
+            program: self.program.path().display().to_string(),
             failure: failure.map(ToOwned::to_owned),
-        })?;
+        });
+        // Without it the handover is not recorded, and goes on.
+        let report = report.ok();
         let stdin = io::stdin();
         let [lock_file, folder] = lock.descriptors();
         let socket = if self.is_managed {
@@ -217,7 +219,7 @@ impl Handover {
         ];
         all.extend(self.http.iter().map(|it| (Item::Http, it.as_fd())));
         all.extend(self.sessions.iter().map(|it| (Item::Sessions, it.as_fd())));
-        all.push((Item::Report, report.as_fd()));
+        all.extend(report.iter().map(|it| (Item::Report, it.as_fd())));
         let (items, descriptors): (Vec<Item>, Vec<_>) = all.into_iter().unzip();
         descriptors::send(to, &serde_json::to_vec(&items)?, &descriptors)
     }

@@ -359,6 +359,8 @@ async fn program_that_cannot_take_over_is_refused() {
         (script("older", &version("0.0.1"), 0o755), "version 0.0.1"),
         (script("odd", &version("newest"), 0o755), "version newest"),
         (script("open", &version("9.0.0"), 0o777), "chmod o-w"),
+        // Only in a folder the sticky bit protects files.
+        (script("sticky", &version("9.0.0"), 0o1777), "chmod o-w"),
     ] {
         let refused = kernel.mgp(&["upgrade", &program]).await;
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
