@@ -154,7 +154,7 @@ impl HttpEndpoint {
             return self.answer_icon(request.method(), name).await;
         }
         if self.console.is_open() && console::is_console_path(request.uri().path()) {
-            return console::handle(&self, request).await;
+            return Box::pin(console::handle(&self, request)).await;
         }
         let offered = |at: &(EndpointPath, _)| {
             self.lite.is_some() || !matches!(at.0, EndpointPath::Lite(_) | EndpointPath::Api(_))
@@ -162,27 +162,25 @@ impl HttpEndpoint {
         let Some((way, view)) = parse_path(request.uri().path()).filter(offered) else {
             return refusal_response(StatusCode::NOT_FOUND, &self.describe_paths());
         };
-        if console::has_page_key(request.headers()) {
-            return match console::authenticate(&self.console, &request, way, &view) {
-                Ok(pass) => {
-                    peer.auth.mark_authenticated(pass.agent.as_str());
-                    self.serve_with_credential(way, request, view, pass).await
+        let pass = if console::has_page_key(request.headers()) {
+            match console::authenticate(&self.console, &request, way, &view) {
+                Ok(pass) => pass,
+                Err(unwelcome) => return unwelcome.into_response(),
+            }
+        } else {
+            let shown = peer.certificate.as_deref();
+            let known = self
+                .auth
+                .authenticate(AuthRequest::new(&request, shown), &view);
+            match known.await {
+                Ok(pass) => pass,
+                Err(unwelcome) => {
+                    let refused = self.auth.to_refusal(&unwelcome, request.headers(), &view);
+                    let bodies = &self.endpoint.message_budgets;
+                    let declared =
+                        Box::pin(refusal_dialect::refusal_dialect(request, bodies)).await;
+                    return unwelcome.to_dialect(declared, refused);
                 }
-                Err(unwelcome) => unwelcome.into_response(),
-            };
-        }
-        let shown = peer.certificate.as_deref();
-        let pass = match self
-            .auth
-            .authenticate(AuthRequest::new(&request, shown), &view)
-            .await
-        {
-            Ok(pass) => pass,
-            Err(unwelcome) => {
-                let refused = self.auth.to_refusal(&unwelcome, request.headers(), &view);
-                let bodies = &self.endpoint.message_budgets;
-                let declared = refusal_dialect::refusal_dialect(request, bodies).await;
-                return unwelcome.to_dialect(declared, refused);
             }
         };
         peer.auth.mark_authenticated(pass.agent.as_str());
@@ -293,7 +291,7 @@ impl HttpEndpoint {
             (EndpointPath::Api(meant), _) => match &self.lite {
                 Some(lite) => {
                     let caller = LiteCaller::new(pass, view);
-                    openapi::handle((&self, lite), meant, request, caller).await
+                    Box::pin(openapi::handle((&self, lite), meant, request, caller)).await
                 }
                 None => empty_response(StatusCode::NOT_FOUND),
             },

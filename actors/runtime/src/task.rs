@@ -81,10 +81,10 @@ pub fn spawn_supervised<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> SupervisedTask<T> {
     let running = RunningTask::begin(name);
-    let task = async move {
-        let _running = running;
-        catch_panic(name, future).await
-    };
+    let task = catch_panic(name, future).map(|ended| {
+        drop(running);
+        ended
+    });
     SupervisedTask(AbortOnDropHandle::new(tokio::spawn(task)))
 }
 
@@ -132,12 +132,13 @@ pub async fn run_blocking<T: Send + 'static>(
 ///
 /// # Errors
 /// [`TaskError::Panicked`].
-pub async fn catch_panic<T>(
+pub fn catch_panic<T>(
     name: &'static str,
     future: impl Future<Output = T>,
-) -> Result<T, TaskError> {
-    let caught = AssertUnwindSafe(future).catch_unwind().await;
-    caught.map_err(|panic| panic_error(name, &*panic))
+) -> impl Future<Output = Result<T, TaskError>> {
+    // An async function would hold the future twice: as its argument, and while it is polled.
+    let caught = AssertUnwindSafe(future).catch_unwind();
+    caught.map(move |caught| caught.map_err(|panic| panic_error(name, &*panic)))
 }
 
 /// Runs code without awaits, such as one poll; turns a panic into an error.

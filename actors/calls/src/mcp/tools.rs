@@ -51,7 +51,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
                     && has_header_params(cx, &facts)
                     && wait_for_refetch(cx, generation).await =>
             {
-                call_once(cx, request, &facts).await
+                Box::pin(call_once(cx, request, &facts)).await
             }
             outcome => outcome,
         }

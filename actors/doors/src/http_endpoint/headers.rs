@@ -27,8 +27,15 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     is_accepted(headers, "text/event-stream")
 }
 
+/// What nearly all clients send; other texts are read range by range.
+const USUAL_ACCEPT: &str = "application/json, text/event-stream";
+
 /// True if the client accepts both JSON and an event stream, as every POST must (MCP-077).
 pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter();
+    if values.next().is_some_and(|value| value == USUAL_ACCEPT) && values.next().is_none() {
+        return true;
+    }
     is_accepted(headers, "application/json") && is_accepted(headers, "text/event-stream")
 }
 

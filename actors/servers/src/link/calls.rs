@@ -123,6 +123,8 @@ impl Link {
         };
         let outcome = tokio::select! {
             biased;
+            // Before the answer: what it reads may settle the call, and then nothing is polled once more.
+            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, context) => match never {},
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
                 let outcome = match &self.guard {
@@ -139,7 +141,6 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, context) => match never {},
             () = call.in_flight.stop().wait_until_requested() => Err(self.stop_call(id, &call).await),
             () = call.in_flight.wait_until_cancelled() => {
                 let reason = call.in_flight.cancel_reason();

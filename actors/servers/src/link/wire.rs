@@ -88,9 +88,10 @@ impl Wire {
             (Self::Http(http), ProtocolFamily::Stateless) => {
                 http.call_stateless(link, id, frame, mirror, context).await
             }
-            (Self::Sse(sse), _) => sse.post(link, frame).await,
-            (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
-            (Self::Lite(lite), _) => lite.call(link, id, &frame, context).await,
+            // Boxed: they are larger than the others, and would make each call larger.
+            (Self::Sse(sse), _) => Box::pin(sse.post(link, frame)).await,
+            (Self::Node(node), _) => Box::pin(node.call(link, id, &frame, mirror.method)).await,
+            (Self::Lite(lite), _) => Box::pin(lite.call(link, id, &frame, context)).await,
         };
         if let Err(refusal) = sent {
             link.settle_call(id, Err(refusal));

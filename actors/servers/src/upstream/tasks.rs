@@ -167,7 +167,9 @@ impl Drop for ServerTaskGuard<'_> {
 
 /// True for a tool that a 2025-11-25 server offers only as a task.
 pub(super) fn is_task_only(link: &Arc<Link>, tool: &CatalogTool) -> bool {
-    let execution = member(&tool.raw, "execution");
-    link.experimental_tasks_peer().is_some()
-        && execution.and_then(|execution| member(execution, "taskSupport")) == Some("\"required\"")
+    let required = || {
+        let execution = member(&tool.raw, "execution")?;
+        Some(member(execution, "taskSupport")? == "\"required\"")
+    };
+    link.experimental_tasks_peer().is_some() && required() == Some(true)
 }

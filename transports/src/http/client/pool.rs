@@ -4,7 +4,6 @@
 //! own, and each request then wakes that task and is woken by it. Here the request polls it: no other task, and often
 //! no other thread, takes part in a call.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -58,14 +57,22 @@ struct IdleConnection {
     expires: Instant,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 struct Origin(Scheme, Authority);
 
 #[derive(Default)]
 struct Idle {
-    /// Of each origin the one used last stands last.
-    by_origin: HashMap<Origin, Vec<IdleConnection>>,
+    /// Of each origin the one used last stands last. A client has few origins, nearly always one, and hashing a name
+    /// takes longer than comparing it.
+    by_origin: Vec<(Origin, Vec<IdleConnection>)>,
     is_sweeping: bool,
+}
+
+impl Idle {
+    fn connections_of(&mut self, origin: &Origin) -> Option<&mut Vec<IdleConnection>> {
+        let mut all = self.by_origin.iter_mut();
+        all.find(|(of, _)| of == origin).map(|(_, idle)| idle)
+    }
 }
 
 /// The idle connections of one client.
@@ -148,18 +155,19 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn idle_connections(&self) -> usize {
-        self.lock().by_origin.values().map(Vec::len).sum()
+        let idle = self.lock();
+        idle.by_origin.iter().map(|(_, idle)| idle.len()).sum()
     }
 
     fn take(&self, origin: &Origin) -> Option<OpenConnection> {
         let mut idle = self.lock();
-        let connections = idle.by_origin.get_mut(origin)?;
+        let connections = idle.connections_of(origin)?;
         // Those before it have waited longer.
         let last = connections
             .pop()
             .filter(|last| last.expires > Instant::now());
         if last.is_none() {
-            idle.by_origin.remove(origin);
+            connections.clear();
         }
         last.map(|last| last.connection)
     }
@@ -167,14 +175,15 @@ impl Pool {
     fn put(self: &Arc<Self>, origin: Origin, connection: OpenConnection) {
         let expires = Instant::now() + IDLE_TIMEOUT;
         let mut idle = self.lock();
-        let connections = idle.by_origin.entry(origin).or_default();
-        if connections.len() >= IDLE_PER_SERVER_MAX {
-            return;
-        }
-        connections.push(IdleConnection {
+        let new = IdleConnection {
             connection,
             expires,
-        });
+        };
+        match idle.connections_of(&origin) {
+            Some(connections) if connections.len() >= IDLE_PER_SERVER_MAX => return,
+            Some(connections) => connections.push(new),
+            None => idle.by_origin.push((origin, vec![new])),
+        }
         if !idle.is_sweeping {
             idle.is_sweeping = true;
             tokio::spawn(close_expired(Arc::downgrade(self), expires));
@@ -195,11 +204,11 @@ impl Pool {
     fn sweep(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.lock();
-        idle.by_origin.retain(|_, connections| {
+        idle.by_origin.retain_mut(|(_, connections)| {
             connections.retain(|idle| idle.expires > now);
             !connections.is_empty()
         });
-        let waiting = idle.by_origin.values().flatten();
+        let waiting = idle.by_origin.iter().flat_map(|(_, idle)| idle);
         let next = waiting.map(|idle| idle.expires).min();
         idle.is_sweeping = next.is_some();
         next

@@ -156,7 +156,7 @@ impl HttpWire {
         let response = response.await.map_err(|e| unsent_refusal(link, &e))?;
         let response = self.check_status(link, Some(id), response).await?;
         if has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream") {
-            return self.read_call_stream(link, id, response).await;
+            return Box::pin(self.read_call_stream(link, id, response)).await;
         }
         handle_json_answer(link, id, response).await
     }
@@ -180,7 +180,7 @@ impl HttpWire {
             .await
             .map_err(|e| unsent_refusal(link, &e))?;
         if !response.status.is_success() {
-            return Err(self.refusal_from_response(link, response).await);
+            return Err(Box::pin(self.refusal_from_response(link, response)).await);
         }
         if has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.read_stateless_stream(link, id, response).await;
@@ -201,12 +201,23 @@ impl HttpWire {
         id: Option<u64>,
         response: Response,
     ) -> Result<Response, Refusal> {
-        let status = response.status;
-        if status.is_success() {
+        if response.status.is_success() {
             return Ok(response);
         }
+        // It may probe the session, which is rare and large.
+        Err(Box::pin(self.refusal_in_session(link, id, response)).await)
+    }
+
+    /// The refusal for an error status of a legacy request. The connection ends with its session.
+    async fn refusal_in_session(
+        &self,
+        link: &Arc<Link>,
+        id: Option<u64>,
+        response: Response,
+    ) -> Refusal {
+        let status = response.status;
         if let Some(refusal) = self.login_refusal(link, status) {
-            return Err(refusal);
+            return refusal;
         }
         let refused_at = monotonic_now();
         let hint = self.client.sign_in_hint(status);
@@ -223,10 +234,10 @@ impl HttpWire {
         {
             link.report_broken(format!("its session has ended (HTTP {code})"));
             if can_retry(code, body) {
-                return Err(link.unsent_refusal("its session has ended"));
+                return link.unsent_refusal("its session has ended");
             }
         }
-        Err(error.into_refusal(link, status, hint))
+        error.into_refusal(link, status, hint)
     }
 
     /// The refusal for an error status. If the server requires a login, the connection ends until a person has
