@@ -38,7 +38,7 @@ use self::lite_routes::LiteRoutes;
 use self::openapi::DocumentCache;
 use self::resumptions::Resumptions;
 use crate::endpoint_context::EndpointContext;
-use crate::stateless::{self, RunningCall, Stateless, StatelessRequest};
+use crate::stateless::{self, RequestMeta, RunningCall, Stateless, StatelessRequest};
 
 /// The capabilities of a lite caller: elicitation and tasks.
 const CAPABILITIES: &str =
@@ -65,6 +65,52 @@ pub struct Lite {
     settings: LiteSettings,
     document_cache: DocumentCache,
     resumptions: Resumptions,
+    unnamed: UnnamedClients,
+}
+
+/// What is said of callers that name no client.
+#[derive(Debug)]
+struct UnnamedClients {
+    waiting: ClientDescription,
+    streaming: ClientDescription,
+}
+
+/// A client as requests describe it, in `_meta` and parsed.
+#[derive(Debug)]
+struct ClientDescription {
+    /// The object whose only member is `_meta`.
+    params: String,
+    parsed: RequestMeta,
+}
+
+impl UnnamedClients {
+    fn new() -> Self {
+        let describe = |capabilities| {
+            let client = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quote(VERSION));
+            let params = stamp_params("{}", &client, capabilities);
+            let parsed = stateless::parse_request_meta("tools/list", Some(&params));
+            let (parsed, _) = parsed.expect("the kernel's own description can be parsed");
+            ClientDescription { params, parsed }
+        };
+        Self {
+            waiting: describe(CAPABILITIES),
+            streaming: describe(STREAMING),
+        }
+    }
+}
+
+impl ClientDescription {
+    /// These params with the description, in the same order as [`to_stateless_params`]; `None` if they are no object.
+    fn add_to(&self, params: &str) -> Option<String> {
+        let rest = params.trim_start().strip_prefix('{')?;
+        let comma = if rest.trim_start().starts_with('}') {
+            ""
+        } else {
+            ","
+        };
+        let described = self.params.strip_suffix('}')?;
+        Some([described, comma, rest].concat())
+    }
 }
 
 /// The caller: the authenticated agent, and its view.
@@ -109,6 +155,7 @@ impl Lite {
             directory: endpoint.directory.clone(),
             settings,
             document_cache: DocumentCache::default(),
+            unnamed: UnnamedClients::new(),
         })
     }
 
@@ -138,17 +185,7 @@ impl Lite {
         outlet: mpsc::Sender<Bytes>,
         (stream, trace): (bool, Trace),
     ) -> Result<RunningCall, Refusal> {
-        let names_client = can_contain_string(params.as_bytes(), "clientInfo")
-            .then(|| member(params, "_meta").and_then(|meta| member(meta, CLIENT_INFO)))
-            .flatten();
-        let kernel_client = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quote(VERSION));
-        let stamp = CallerMeta {
-            client_info: names_client.unwrap_or(&kernel_client),
-            capabilities: if stream { STREAMING } else { CAPABILITIES },
-            log_level: None,
-        };
-        let params = to_stateless_params(Some(params), &stamp);
-        let (stated, _) = stateless::parse_request_meta(method, Some(&params))?;
+        let (params, stated) = self.describe_client(method, params, stream)?;
         let clients = &self.directory.stateless_clients;
         let activity = clients.activity(&caller.agent, &caller.view, stated.client.as_deref());
         let arrival = StatelessRequest {
@@ -169,6 +206,34 @@ impl Lite {
         let budget = self.directory.responses.budget(&caller.agent);
         running.call().set_budget(budget);
         Ok(running)
+    }
+
+    /// The params with what a stateless client says of itself, and that parsed.
+    fn describe_client(
+        &self,
+        method: &'static str,
+        params: &str,
+        stream: bool,
+    ) -> Result<(String, RequestMeta), Refusal> {
+        let unnamed = match stream {
+            true => &self.unnamed.streaming,
+            false => &self.unnamed.waiting,
+        };
+        let can_contain = |name| can_contain_string(params.as_bytes(), name);
+        if !can_contain("_meta")
+            && !can_contain("requestState")
+            && let Some(described) = unnamed.add_to(params)
+        {
+            return Ok((described, unnamed.parsed.clone()));
+        }
+        let client = can_contain("clientInfo")
+            .then(|| member(params, "_meta").and_then(|meta| member(meta, CLIENT_INFO)))
+            .flatten();
+        let client = client.or(unnamed.parsed.client.as_deref());
+        let capabilities = if stream { STREAMING } else { CAPABILITIES };
+        let params = stamp_params(params, client.unwrap_or("{}"), capabilities);
+        let (stated, _) = stateless::parse_request_meta(method, Some(&params))?;
+        Ok((params, stated))
     }
 
     /// Makes a request without a reader for its messages, and waits for the answer.
@@ -193,5 +258,47 @@ impl Lite {
                 Some(_) = messages.recv() => {}
             }
         }
+    }
+}
+
+fn stamp_params(params: &str, client_info: &str, capabilities: &str) -> String {
+    let stamp = CallerMeta {
+        client_info,
+        capabilities,
+        log_level: None,
+    };
+    to_stateless_params(Some(params), &stamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The params are the same, byte for byte, as those that are described member by member.
+    #[test]
+    fn described_params_are_those_of_a_stateless_client() {
+        let clients = UnnamedClients::new();
+        for (description, capabilities) in [
+            (&clients.waiting, CAPABILITIES),
+            (&clients.streaming, STREAMING),
+        ] {
+            let client = description.parsed.client.as_deref().unwrap();
+            for params in [
+                "{}",
+                r#"{"name":"t"}"#,
+                r#"{"name":"t","arguments":{"a":[{}]}}"#,
+            ] {
+                let described = description.add_to(params).unwrap();
+                assert_eq!(described, stamp_params(params, client, capabilities));
+                let parsed = stateless::parse_request_meta("tools/call", Some(&described));
+                let (parsed, _) = parsed.unwrap();
+                assert_eq!(format!("{parsed:?}"), format!("{:?}", description.parsed));
+            }
+        }
+        assert_eq!(clients.waiting.add_to("7"), None);
+        let spaced = clients.waiting.add_to(" { \"a\" : 1 } ").unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&spaced).is_ok());
+        let empty = clients.waiting.add_to("{ }").unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&empty).is_ok());
     }
 }

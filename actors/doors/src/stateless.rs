@@ -431,7 +431,7 @@ fn can_need_input(method: &str) -> bool {
 }
 
 /// A request's description of its client (MCP 2026-07-28, `_meta`).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestMeta {
     /// The version of the request.
     pub(crate) version: String,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_json::{Splice, members, quote, remove_members, render_object};
+use mgp_json::{Splice, can_contain_string, members, quote, remove_members, render_object};
 
 use super::ResponseType;
 use crate::dialect::Version;
@@ -62,6 +62,17 @@ impl AnswerMeta<'_> {
 #[must_use]
 pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
     let plain = to_plain_result(result);
+    if !can_contain_string(plain.as_bytes(), "_meta")
+        && let Some(open) = plain.trim_end().strip_suffix('}')
+        && let Some(content) = plain.trim_start().strip_prefix('{')
+    {
+        let comma = match content.trim_start().starts_with('}') {
+            true => "",
+            false => ",",
+        };
+        let meta = meta.render_with(None);
+        return [open, comma, r#""_meta":"#, &meta, "}"].concat();
+    }
     let Some(all) = members(&plain) else {
         return format!(r#"{{"_meta":{}}}"#, meta.render_with(None));
     };
@@ -71,18 +82,12 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
         .map(|(_, value)| value.get())
         .collect();
     match reserved[..] {
-        [] => {
-            let meta = meta.render_with(None);
-            let comma = if all.is_empty() { "" } else { "," };
-            let open = plain.trim_end().strip_suffix('}').unwrap_or("{");
-            format!(r#"{open}{comma}"_meta":{meta}}}"#)
-        }
         [existing] => {
             let mut splice = Splice::new(&plain);
             splice.replace(existing, meta.render_with(Some(existing)));
             splice.finish().into_owned()
         }
-        // Parsers differ in which of two duplicates counts.
+        // None: another member's text names it. Several: parsers differ in which of them counts.
         [..] => {
             let rest = all.iter().filter(|(name, _)| name != "_meta");
             let rest = rest.map(|(name, value)| (&**name, value.get()));
@@ -93,7 +98,7 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
 
 fn to_plain_result(result: &str) -> Cow<'_, str> {
     let plain = to_legacy_result(result, Version::LATEST_LEGACY);
-    if !mgp_json::can_contain_string(plain.as_bytes(), "_mgp") {
+    if !can_contain_string(plain.as_bytes(), "_mgp") {
         return plain;
     }
     remove_members(&plain, &["_mgp"]).into_owned().into()

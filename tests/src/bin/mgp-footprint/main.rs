@@ -24,6 +24,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Longest a cell takes: valgrind is some fifty times slower than the machine.
 const CELL: Duration = Duration::from_secs(120);
 
+/// Where clients of MCP-lite call.
+const LITE: &str = "/mcp-lite/v1/rpc";
+
 const OPEN_ENDPOINT: &str = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";
 
 struct Figure {
@@ -76,21 +79,31 @@ async fn instructions() -> Vec<Figure> {
     let config = format!("{OPEN_ENDPOINT}{}", remote_entry("s", &upstream.url()));
     let one_thread = [("TOKIO_WORKER_THREADS", "1")];
     let kernel = Kernel::behind(&behind, folder, &config, &one_thread).await;
+    let (mcp, lite) = (kernel.server_url("s"), kernel.url().replace("/mcp", LITE));
+    let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(32));
     let cells = [
-        ("call 32 B", Request::call(Talk::Session, "echo", 32)),
-        ("call 64 KiB", Request::call(Talk::Session, "echo", 65_536)),
-        ("stateless 32 B", Request::call(Talk::Alone, "echo", 32)),
-        ("list", Request::list(Talk::Session, "tools/list")),
+        ("call 32 B", &mcp, Request::call(Talk::Session, "echo", 32)),
+        (
+            "call 64 KiB",
+            &mcp,
+            Request::call(Talk::Session, "echo", 65_536),
+        ),
+        (
+            "stateless 32 B",
+            &mcp,
+            Request::call(Talk::Alone, "echo", 32),
+        ),
+        ("lite 32 B", &lite, Request::lite("s__echo", &text)),
+        ("list", &mcp, Request::list(Talk::Session, "tools/list")),
     ];
-    let url = kernel.server_url("s");
-    wait_until_connected(&url, &cells[0].1).await;
+    wait_until_connected(&mcp, &cells[0].2).await;
     let mut figures = Vec::new();
-    for (name, request) in cells {
+    for (name, url, request) in cells {
         let bounds = Bounds {
             calls: CALLS,
             time: CELL,
         };
-        let load = HttpLoad::open(&url, 1, request.talk()).await;
+        let load = HttpLoad::open(url, 1, request.talk()).await;
         let mut load = load.expect("the endpoint answers");
         load.run(&request, bounds)
             .await
