@@ -9,7 +9,7 @@ use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, agent_actor, kernel_actor, new_event, operator_actor};
 use serde_json::{Map, Value};
 
-/// Bytes of an external name that a record stores.
+/// Characters of an external name that a record stores.
 const NAME_MAX: usize = 256;
 
 /// An operation of MCPL.
@@ -80,7 +80,10 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
             Map::new()
         }
     };
-    let truncate = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
+    let truncate = |text: &str| match text.len() {
+        ..=NAME_MAX => text.to_owned(),
+        _ => text.chars().take(NAME_MAX).collect(),
+    };
     let mut insert = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
             details.insert(name.to_owned(), truncate(value).into());

@@ -7,7 +7,22 @@ use serde::Deserialize;
 /// A text as a JSON string, quotes included.
 #[must_use]
 pub fn quote(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is always JSON")
+    if has_escapes(text.as_bytes()) {
+        return serde_json::to_string(text).expect("a string is always JSON");
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    quoted.push_str(text);
+    quoted.push('"');
+    quoted
+}
+
+/// Whether a byte of the text is written otherwise within a JSON string.
+fn has_escapes(text: &[u8]) -> bool {
+    let is_escaped = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    // Without a branch for each byte, blocks are compared at once.
+    let has_any = |block: &[u8]| block.iter().fold(false, |any, byte| any | is_escaped(byte));
+    text.chunks(64).any(has_any)
 }
 
 /// The text of a JSON string, borrowed where it has no escapes; `None` for every other value, and where readers
@@ -110,6 +125,21 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(string_end(text.as_bytes()), end, "{text}");
+        }
+    }
+
+    /// Wherever in a text a character stands, it is written as serde_json writes it.
+    #[test]
+    fn quote_escapes_as_serde_json_does() {
+        for c in (0..=0x80_u8).map(char::from).chain(['\u{2028}', 'é']) {
+            for before in [0, 1, 63, 64, 130] {
+                let text = format!("{}{c}{}", "x".repeat(before), "y".repeat(70));
+                assert_eq!(
+                    quote(&text),
+                    serde_json::to_string(&text).unwrap(),
+                    "{text:?}"
+                );
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! maker, its reader and its kind, so that it survives a restart. Only the reverse mapping needs a table.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 
@@ -133,11 +133,8 @@ impl ForeignIds {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
-        let mut name = kind.prefix().to_owned();
-        for byte in &hash.finalize().as_bytes()[..HASH_BYTES] {
-            let _ = write!(name, "{byte:02x}");
-        }
-        name
+        let digits = hash.finalize().to_hex();
+        [kind.prefix(), &digits[..2 * HASH_BYTES]].concat()
     }
 
     fn remember(&mut self, side: &Side, key: (IdKind, String), origin: (Side, String)) {

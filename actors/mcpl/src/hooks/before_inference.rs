@@ -1,6 +1,7 @@
 //! `context/beforeInference`: all servers at once, within one timeout for all (§10.6).
 
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use mgp_json::quote;
 use mgp_mcpl_engine::hooks::answers::{FencedInjection, ServerInjections, evaluate_before, merge};
 use mgp_mcpl_engine::hooks::channels;
@@ -71,7 +72,9 @@ impl Hooks {
         let asks = taking
             .iter()
             .map(|taking| hooks.ask_before(origin, hook, taking, deadline));
-        let answers = join_all(asks).await;
+        // Only those that were woken are polled: with all of them, the cost grows with the square of the servers.
+        let asks: FuturesOrdered<_> = asks.collect();
+        let answers: Vec<_> = asks.collect().await;
         let mut evaluated = Vec::new();
         for (taking, answer) in taking.iter().zip(answers) {
             let server = &taking.server;

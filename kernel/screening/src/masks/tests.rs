@@ -125,3 +125,14 @@ proptest! {
         let _ = masks().mask_text(&text);
     }
 }
+
+/// Each word counts, wherever in a name it stands.
+#[test]
+fn each_secret_word_is_found_anywhere() {
+    for word in SECRET_WORDS {
+        for name in [word.to_owned(), format!("a{word}"), format!("st{word}x")] {
+            assert!(is_secret_key(&name), "{name}");
+        }
+        assert!(!is_secret_key(&word[1..]), "{word}");
+    }
+}
