@@ -468,6 +468,48 @@ mod tests {
         }
     }
 
+    /// The first entry stands where no sector begins before it.
+    #[test]
+    fn a_first_entry_with_missing_sectors_is_torn() {
+        let bytes = written(&[vec![1; 1_500]]);
+        let bytes_len = bytes.len() as u64;
+        for from in [0, SECTOR_LEN, 2 * SECTOR_LEN] {
+            let mut torn_bytes = bytes.clone();
+            torn_bytes[from..from + SECTOR_LEN].fill(0);
+            let torn = JournalFault::Torn {
+                at: 0,
+                bytes: bytes_len,
+            };
+            assert_eq!(read("test", &torn_bytes).1, Some(torn), "{from}");
+        }
+        let mut damaged_bytes = bytes;
+        damaged_bytes[700] ^= 1;
+        let (_, fault) = read("test", &damaged_bytes);
+        assert!(matches!(fault, Some(JournalFault::Damaged { .. })));
+    }
+
+    /// What looks like a journal within a payload is no later group, wherever the torn entry before it stands.
+    #[test]
+    fn a_journal_within_a_payload_is_no_group() {
+        for before in [0, 1, 2] {
+            let mut writer = JournalWriter::resume(EntryHash::genesis("test"));
+            let earlier = vec![vec![5; 130]; before];
+            let mut bytes = group(&mut writer, &earlier);
+            let begins = bytes.len();
+            let mut other = JournalWriter::resume(writer.head());
+            let within = group(&mut other, &[vec![9; 40], vec![8; 40]]);
+            bytes.extend(group(&mut writer, &[vec![7; 900], within, vec![6; 30]]));
+            let lost = (begins / SECTOR_LEN + 1) * SECTOR_LEN;
+            bytes[lost..lost + 100].fill(0);
+            let reader = JournalReader::new("test", &bytes).with_acknowledged(Some(before as u64));
+            let fault = reader.filter_map(Result::err).next();
+            assert!(
+                matches!(fault, Some(JournalFault::Torn { at, .. }) if at == begins as u64),
+                "{before}: {fault:?}"
+            );
+        }
+    }
+
     fn group(writer: &mut JournalWriter, payloads: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         for payload in payloads {

@@ -53,6 +53,32 @@ fn one_step_replaces_as_many_entries_as_an_operation_names() {
     assert_eq!(sizes, [IDS_MAX, 1]);
 }
 
+/// An entry that each build can read takes the place of another one in the same operation, also of an agent elsewhere.
+#[test]
+fn plain_entry_of_a_foreign_agent_replaces_in_one_step() {
+    let mut new = request(None, Permission::Allow);
+    new.agent_id = AgentId::from_node_agent(&issuer(2).agent(AgentId::new("a"))).to_string();
+    let mut grants = Grants::default();
+    for change in asked(&grants, &new).unwrap() {
+        write(&mut grants, 1, change);
+    }
+    new.permission = Permission::Deny;
+    let changes = grant(
+        &new,
+        &operator(),
+        &nas(),
+        &grants,
+        &authority(),
+        id(0xfe),
+        NOW,
+    )
+    .unwrap();
+    let [GrantChange::Grant(entry)] = &changes[..] else {
+        panic!("one operation: {changes:?}");
+    };
+    assert_eq!(entry.replaces.len(), 1);
+}
+
 /// Each pattern costs every call of those it is about: a new one is refused, one in the place of another is not.
 #[test]
 fn patterns_are_bounded() {

@@ -211,7 +211,7 @@ impl Serialize for GrantChange {
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::ids::ServerId;
+    use mgp_protocol::ids::{GroupName, ServerId};
     use proptest::prelude::*;
 
     use super::*;
@@ -236,6 +236,41 @@ mod tests {
                 _ => Subject::AgentEverywhere(name),
             }
         })
+    }
+
+    /// A group may have every agent in it, but no other group and no server; and nothing else is in it by its name.
+    #[test]
+    fn groups_overlap_with_agents_alone() {
+        let node = NodeId([0; 32]);
+        let group = |name: &str| {
+            let name = GroupName::parse(name).unwrap();
+            [
+                Subject::cluster_group(&name),
+                Subject::local_group(&name, node),
+            ]
+        };
+        let single = [
+            Subject::Agent(node.agent(AgentId::new("a"))),
+            Subject::AgentsAt(node),
+            Subject::AgentEverywhere(AgentId::new("a")),
+        ];
+        let server = Subject::Server(node.server(ServerId::new("files")));
+        for (one, other) in group("x").iter().zip(&group("y")) {
+            assert!(one.overlaps(one));
+            assert!(!one.overlaps(other) && !one.overlaps(&server) && !server.overlaps(one));
+            for agent in &single {
+                assert!(one.overlaps(agent) && agent.overlaps(one), "{agent:?}");
+            }
+        }
+        let [everywhere, here] = group("x");
+        assert!(!everywhere.overlaps(&here) && !here.overlaps(&everywhere));
+        let Subject::Agent(member) = &here else {
+            panic!("a group of a node is named as an agent of it");
+        };
+        for subject in [&everywhere, &here, &single[0], &single[1], &single[2]] {
+            assert!(!subject.covers(member), "{subject:?}");
+        }
+        assert!(agents().all(|agent| !everywhere.covers(&agent) && !here.covers(&agent)));
     }
 
     fn resource() -> impl Strategy<Value = GrantResource> {

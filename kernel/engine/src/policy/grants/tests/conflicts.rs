@@ -1,6 +1,10 @@
 //! PRJ-006: a revoke and a grant of two issuers who did not know of each other.
 
+use mgp_protocol::ids::GroupName;
+
 use super::*;
+use crate::policy::grants::conflicts::overlapping_subjects;
+use crate::policy::grants::operation::BRANCHES_NAMED_MAX;
 
 fn files() -> NodeServer {
     issuer(1).server(ServerId::new("files"))
@@ -154,6 +158,93 @@ fn a_number_says_nothing_behind_a_fork() {
     again.context = context;
     let again = vec![EncodedOperation::new(again)];
     assert_eq!(in_force_of(&[&first, &one, &other, &again]), [2, 7]);
+}
+
+/// Each revoke of an issuer is judged by what it knew itself, also when a later one in its log knew more.
+#[test]
+fn a_later_revoke_that_knows_more_does_not_excuse_an_earlier_one() {
+    let first = log(1, vec![allow(1), allow(8)]);
+    let mut revoking = log_knowing(3, vec![revoke(1), revoke(8)], &[(1, 2)]);
+    let mut last = revoking.remove(1).into_operation();
+    last.context.logs.insert(issuer(2), 1);
+    let last = EncodedOperation::new(last);
+    let unseen = log(2, vec![allow(2)]);
+    let both = vec![revoking[0].clone(), last];
+    assert!(in_force_of(&[&first, &both, &unseen]).is_empty());
+    let knowing = [(1, 2), (2, 1), (4, 1)];
+    let knowing = log_knowing(3, vec![revoke(1)], &knowing);
+    let other = log(4, vec![allow(4)]);
+    assert_eq!(in_force_of(&[&first, &knowing, &unseen, &other]), [2, 4, 8]);
+}
+
+/// What is looked up for a subject is what comparing it with each other one finds, once.
+#[test]
+fn looked_up_subjects_are_those_that_overlap() {
+    let names = ["agent.a", "agent.b", "zz"].map(AgentId::new);
+    let groups = ["x", "y"].map(|name| GroupName::parse(name).unwrap());
+    let mut all: Vec<Subject> = groups.iter().map(Subject::cluster_group).collect();
+    all.extend(names.iter().cloned().map(Subject::AgentEverywhere));
+    for node in [issuer(1), issuer(2)] {
+        all.push(Subject::AgentsAt(node));
+        all.push(Subject::Server(node.server(ServerId::new("files"))));
+        all.extend(
+            names
+                .iter()
+                .map(|name| Subject::Agent(node.agent(name.clone()))),
+        );
+    }
+    let stored: BTreeMap<Subject, ()> = all.iter().map(|it| (it.clone(), ())).collect();
+    for subject in &all {
+        let found = overlapping_subjects(&stored, subject);
+        let mut found: Vec<_> = found.map(|(it, ())| it).collect();
+        found.sort();
+        let expected: Vec<_> = stored.keys().filter(|it| it.overlaps(subject)).collect();
+        assert_eq!(found, expected, "{subject:?}");
+    }
+}
+
+/// Two operations that name other ones before them show a fork at the position before, which nobody can name by number.
+#[test]
+fn a_fork_is_where_its_branches_part() {
+    let first = log(1, vec![allow(1)]);
+    let one = log(3, vec![deny(7), deny(6), revoke(9)]);
+    let other = log(3, vec![deny(7), deny(5), revoke(1)]);
+    let saw = |count| log_knowing(2, vec![allow(2)], &[(3, count)]);
+    let known: Vec<_> = [&first[0], &one[0], &one[2], &other[2]]
+        .into_iter()
+        .cloned()
+        .collect();
+    for count in 0..4 {
+        // Only the first operation is certain: the revoke may be on a branch that was not seen.
+        assert_eq!(in_force_of(&[&known, &saw(count)]), [7], "{count}");
+    }
+    let straight = log(3, vec![deny(7), revoke(1)]);
+    assert_eq!(in_force_of(&[&first, &straight, &saw(2)]), [2, 7]);
+    assert_eq!(in_force_of(&[&first, &straight, &saw(1)]), [7]);
+}
+
+/// A context with more names than fit says as little as one that cannot be read.
+#[test]
+fn a_context_names_no_more_than_fits() {
+    let node = |n: u64| {
+        let mut node = [0; 32];
+        node[..8].copy_from_slice(&n.to_be_bytes());
+        NodeId(node)
+    };
+    let id = |n: u64| OperationId(node(n).0);
+    let empty_after_reading = |logs: usize, branches: usize| {
+        let mut operation = log(2, vec![allow(2)]).remove(0).into_operation();
+        operation.context = CausalContext {
+            logs: (0..logs as u64).map(|n| (node(n), 1)).collect(),
+            branches: (0..branches as u64).map(id).collect(),
+        };
+        let written = EncodedOperation::new(operation);
+        let read = EncodedOperation::decode(written.body().unwrap()).unwrap();
+        read.operation().context.is_empty()
+    };
+    assert!(!empty_after_reading(ISSUERS_MAX, BRANCHES_NAMED_MAX));
+    assert!(empty_after_reading(ISSUERS_MAX + 1, 1));
+    assert!(empty_after_reading(1, BRANCHES_NAMED_MAX + 1));
 }
 
 /// A context that cannot be read says that nothing was known; builds without contexts pass over it.
