@@ -46,7 +46,7 @@ use ractor::SpawnErr;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -321,8 +321,9 @@ async fn serve(
     ];
     settle();
     let ends_with_stdin = options.stop_on_stdin_close;
+    let mut signals = EndSignals::listen();
     (options.on_ready)(&open);
-    wait_for_shutdown(&closing, ends_with_stdin).await;
+    signals.wait_for_shutdown(&closing, ends_with_stdin).await;
     drop((watching, started.followers, started.notices));
     let settled = async move {
         settle();
@@ -348,7 +349,7 @@ async fn serve(
             let handover = ended.ok().flatten();
             handover.filter(|_| !ending.ends_instead.is_cancelled()).transpose()
         }
-        () = ending.wait_for_last_signal(order.is_some()) => {
+        () = ending.wait_for_last_signal(&mut signals, order.is_some()) => {
             Err("stopped at once, as told a second time".into())
         }
     }
@@ -368,15 +369,13 @@ struct Ending {
 
 impl Ending {
     /// Resolves at the signal that ends the kernel at once. During a handover the first one only takes the order back.
-    async fn wait_for_last_signal(&self, is_handover: bool) {
+    async fn wait_for_last_signal(&self, signals: &mut EndSignals, is_handover: bool) {
         if is_handover {
-            tokio::select! {
-                () = wait_for_signal() => {}
-                () = wait_for_hangup() => {}
-            }
+            signals.wait_for_any().await;
             self.ends_instead.cancel();
         }
-        wait_for_second_signal().await;
+        // A terminal that closes may send SIGHUP more than once, so it does not count as a second signal.
+        signals.wait_for_order().await;
     }
 
     /// Ends everything in order; returns the handover if another program continues.
@@ -454,42 +453,55 @@ fn describe_listeners(listeners: &OpenListeners) -> Vec<String> {
     out
 }
 
-/// Resolves when the kernel must shut down: a signal, the operator, the parent, or the loss of a root actor.
-async fn wait_for_shutdown(closing: &CancellationToken, ends_with_stdin: bool) {
-    tokio::select! {
-        () = wait_for_signal() => closing.cancel(),
-        () = wait_for_hangup() => closing.cancel(),
-        () = wait_for_stdin_end(), if ends_with_stdin => closing.cancel(),
-        () = closing.cancelled() => {}
+/// The signals that end a kernel. None is lost between two waits: whatever has come is noticed by the next one.
+struct EndSignals {
+    interrupt: Option<unix::Signal>,
+    terminate: Option<unix::Signal>,
+    /// The terminal closes; `None` if the kernel was started to outlive it (`nohup`).
+    hangup: Option<unix::Signal>,
+}
+
+impl EndSignals {
+    fn listen() -> Self {
+        let outlives_terminal = processes::ignores_signal(Signal::SIGHUP);
+        let hangup = (!outlives_terminal).then(|| unix::signal(SignalKind::hangup()).ok());
+        Self {
+            interrupt: unix::signal(SignalKind::interrupt()).ok(),
+            terminate: unix::signal(SignalKind::terminate()).ok(),
+            hangup: hangup.flatten(),
+        }
+    }
+
+    /// Resolves when the kernel must shut down: a signal, the operator, the parent, or the loss of a root actor.
+    async fn wait_for_shutdown(&mut self, closing: &CancellationToken, ends_with_stdin: bool) {
+        tokio::select! {
+            () = self.wait_for_any() => closing.cancel(),
+            () = wait_for_stdin_end(), if ends_with_stdin => closing.cancel(),
+            () = closing.cancelled() => {}
+        }
+    }
+
+    async fn wait_for_any(&mut self) {
+        tokio::select! {
+            () = wait_for(&mut self.interrupt) => {}
+            () = wait_for(&mut self.terminate) => {}
+            () = wait_for(&mut self.hangup) => {}
+        }
+    }
+
+    /// SIGINT or SIGTERM.
+    async fn wait_for_order(&mut self) {
+        tokio::select! {
+            () = wait_for(&mut self.interrupt) => {}
+            () = wait_for(&mut self.terminate) => {}
+        }
     }
 }
 
-/// A terminal that closes may send SIGHUP more than once, so only SIGINT and SIGTERM count as a second signal.
-async fn wait_for_second_signal() {
-    wait_for_signal().await;
-}
-
-async fn wait_for_signal() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
-/// Resolves when the terminal closes, unless the kernel was started to outlive it (`nohup`).
-async fn wait_for_hangup() {
-    if processes::ignores_signal(Signal::SIGHUP) {
-        return std::future::pending().await;
-    }
-    match signal(SignalKind::hangup()) {
-        Ok(mut hangup) => drop(hangup.recv().await),
-        Err(_) => std::future::pending().await,
+async fn wait_for(signal: &mut Option<unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }
 
@@ -502,4 +514,22 @@ async fn wait_for_stdin_end() {
     let mut ignored = [0; 64];
     // Input is ignored.
     while matches!(pipe.read(&mut ignored).await, Ok(1..)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    /// PRJ-042: also while nobody waits, as between the first signal and what ends then.
+    #[tokio::test]
+    async fn signal_between_two_waits_is_noticed() {
+        let mut signals = EndSignals::listen();
+        raise(Signal::SIGINT).unwrap();
+        signals.wait_for_order().await;
+        raise(Signal::SIGTERM).unwrap();
+        let noticed = tokio::time::timeout(Duration::from_secs(30), signals.wait_for_any());
+        assert!(noticed.await.is_ok());
+    }
 }
