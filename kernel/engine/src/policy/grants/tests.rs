@@ -208,6 +208,19 @@ fn a_broken_chain_is_a_fork() {
     }
 }
 
+/// The name of the last operation is not enough to follow it.
+#[test]
+fn an_operation_at_another_position_does_not_follow_the_last_one() {
+    let two = log(1, vec![allow(1), allow(2)]);
+    let mut ahead = two[1].operation().clone();
+    ahead.place.sequence = 5;
+    let mut grants = applied(&two[..1]);
+    let ahead = EncodedOperation::new(ahead);
+    assert_eq!(grants.apply(&ahead), Ok(ApplyOutcome::Buffered));
+    assert_eq!(grants.next_position(issuer(1)), (1, two[0].id()));
+    assert_eq!(in_force(&grants, &everyone(), 0), [1]);
+}
+
 #[test]
 fn a_refused_operation_leaves_no_trace() {
     let mut full = log(1, vec![allow(1)]).remove(0).into_operation();

@@ -194,6 +194,8 @@ fn looked_up_subjects_are_those_that_overlap() {
         );
     }
     let stored: BTreeMap<Subject, ()> = all.iter().map(|it| (it.clone(), ())).collect();
+    // A group of one node is looked up, but has no entries beside those of other issuers.
+    all.push(Subject::local_group(&groups[0], issuer(1)));
     for subject in &all {
         let found = overlapping_subjects(&stored, subject);
         let mut found: Vec<_> = found.map(|(it, ())| it).collect();
