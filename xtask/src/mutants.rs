@@ -58,10 +58,10 @@ fn try_run(options: &Options) -> Result<ExitCode, String> {
     let reasons = Reasons::load()?;
     let mut figures = BatchResults::default();
     for batch in chosen {
-        let mut reasons = reasons.clone();
         let mutants = list_mutants(batch)?;
         let mut results = Results::load(&results_folder(batch))?;
-        let before = figures::count_batch(batch, &mutants, &results, &mut reasons);
+        // Counting takes the reasons that it finds.
+        let before = figures::count_batch(batch, &mutants, &results, &mut reasons.clone());
         if !options.figures && !before.is_complete() {
             println!("\n== {}: {} mutants", batch.name(), mutants.len());
             test_batch(batch)?;
@@ -71,7 +71,7 @@ fn try_run(options: &Options) -> Result<ExitCode, String> {
             batch,
             &mutants,
             &results,
-            &mut reasons,
+            &mut reasons.clone(),
         ));
     }
     print!("{figures}");
