@@ -493,6 +493,22 @@ mod tests {
         }
     }
 
+    /// The bound is the last length that fits.
+    #[test]
+    fn operation_of_the_greatest_length_is_read() {
+        let filled = |length: usize| {
+            let mut bytes = body(|_| {});
+            bytes[0] += 1;
+            bytes.extend_from_slice(b"\xa4more\xdb");
+            let rest = length - bytes.len() - 4;
+            bytes.extend_from_slice(&u32::try_from(rest).unwrap().to_be_bytes());
+            bytes.resize(length, b'x');
+            bytes
+        };
+        assert!(EncodedOperation::decode(&filled(OPERATION_MAX)).is_ok());
+        assert!(EncodedOperation::decode(&filled(OPERATION_MAX + 1)).is_err());
+    }
+
     /// Two readers must not find two operations in one entry.
     #[test]
     fn what_can_be_read_in_two_ways_is_refused() {

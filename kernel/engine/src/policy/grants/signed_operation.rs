@@ -235,9 +235,14 @@ mod tests {
         let behind = [bytes.as_slice(), b"\xc0"].concat();
         assert!(SignedOperation::from_bytes(&behind).is_err());
         assert_eq!(bytes[0], 0x83, "a map of three");
-        let long = u32::try_from(ENTRY_MAX).unwrap().to_be_bytes();
-        let more = [b"\xa4more\xdb".as_slice(), &long, &vec![b'x'; ENTRY_MAX]].concat();
-        let beside = [b"\x84".as_slice(), &bytes[1..], &more].concat();
-        assert!(SignedOperation::from_bytes(&beside).is_err());
+        let filled = |length: usize| {
+            let mut filled = [b"\x84".as_slice(), &bytes[1..], b"\xa4more\xdb"].concat();
+            let rest = length - filled.len() - 4;
+            filled.extend_from_slice(&u32::try_from(rest).unwrap().to_be_bytes());
+            filled.resize(length, b'x');
+            filled
+        };
+        assert!(SignedOperation::from_bytes(&filled(ENTRY_MAX)).is_ok());
+        assert!(SignedOperation::from_bytes(&filled(ENTRY_MAX + 1)).is_err());
     }
 }
