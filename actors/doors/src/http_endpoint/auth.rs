@@ -136,7 +136,7 @@ impl Auth {
                             method: request.method,
                             path: request.path,
                         };
-                        // It is large, and known tokens are answered from a table.
+                        // Boxed because it is large, and would make every other request larger.
                         let verified = Box::pin(oauth.verify(sent, view)).await;
                         verified.map_err(AuthError::from_token_error)
                     }

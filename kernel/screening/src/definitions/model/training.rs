@@ -262,7 +262,7 @@ fn read_listed(file: &str) -> Vec<Features> {
 }
 
 /// The servers of all authors but one.
-fn of_other_authors(all: &[Sample], without: Option<u64>) -> impl Iterator<Item = &Sample> {
+fn samples_without(all: &[Sample], without: Option<u64>) -> impl Iterator<Item = &Sample> {
     all.iter().filter(move |it| Some(it.author) != without)
 }
 
@@ -288,11 +288,11 @@ impl Material {
 
     /// Trains without the servers of an author.
     fn train(&self, without: Option<u64>) -> Model {
-        let good = of_other_authors(&self.good, without).flat_map(Sample::sentences);
+        let good = samples_without(&self.good, without).flat_map(Sample::sentences);
         let benign: Vec<&Features> = self.harmless.iter().chain(good).collect();
-        let named = of_other_authors(&self.bad, without).flat_map(Sample::orders);
+        let named = samples_without(&self.bad, without).flat_map(Sample::orders);
         let poisoned: Vec<&Features> = self.poisoned.iter().chain(named).collect();
-        let bags: Vec<&Sample> = of_other_authors(&self.bad, without)
+        let bags: Vec<&Sample> = samples_without(&self.bad, without)
             .filter(|sample| !sample.is_certain() && sample.orders().next().is_none())
             .collect();
         train(&poisoned, &benign, &bags)
