@@ -158,3 +158,94 @@ impl TryFrom<String> for ToolPattern {
         Self::parse(&text, [&text])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [&str; 0] = [];
+
+    fn suggestion(typed: &str) -> Option<String> {
+        let pattern = ToolPattern::parse(typed, NONE).unwrap();
+        let listed = ["read_file", "Write_File", "café"];
+        pattern.suggest(&ServerId::new("files"), listed.into_iter())
+    }
+
+    /// What cannot mean one thing is refused when it is typed.
+    #[test]
+    fn a_typed_pattern_has_one_meaning() {
+        let parse = |text: &str| ToolPattern::parse(text, NONE);
+        assert_eq!(parse(""), Err(BadToolPattern::Empty));
+        assert!(parse(&"x".repeat(1024)).is_ok());
+        assert_eq!(
+            parse(&"x".repeat(1025)),
+            Err(BadToolPattern::TooLong(1025)),
+            "the name of no tool is as long"
+        );
+        assert!(parse("read_*").is_ok() && parse("read").is_ok());
+        for two_ways in ["*_file", "a*b*", "**"] {
+            assert_eq!(
+                parse(two_ways),
+                Err(BadToolPattern::MisplacedStar(two_ways.to_owned()))
+            );
+        }
+    }
+
+    /// A name that looks like another one is taken only as a listed tool has it.
+    #[test]
+    fn an_odd_character_is_taken_from_listed_tools_only() {
+        let parse = |text, listed: &[&str]| ToolPattern::parse(text, listed);
+        assert!(parse("café", &["other", "café"]).is_ok());
+        for listed in [&[][..], &["cafe", "caf\u{e9}s"]] {
+            assert_eq!(parse("café", listed), Err(BadToolPattern::Character('é')));
+        }
+        assert!(parse("read", &["café"]).is_ok());
+    }
+
+    /// A name matches itself, a star what begins so; two overlap if one tool can match both.
+    #[test]
+    fn patterns_match_and_overlap() {
+        let pattern = |text| ToolPattern::parse(text, NONE).unwrap();
+        for (text, tool, matches) in [
+            ("read", "read", true),
+            ("read", "reads", false),
+            ("read", "Read", false),
+            ("read_*", "read_", true),
+            ("read_*", "read", false),
+            ("*", "read", true),
+        ] {
+            assert_eq!(pattern(text).matches(tool), matches, "{text} {tool}");
+        }
+        assert!(ToolPattern::all().is_all() && pattern("*").is_all() && !pattern("a*").is_all());
+        for (one, other, overlap) in [
+            ("read", "read", true),
+            ("read", "write", false),
+            ("read*", "reads", true),
+            ("read*", "rea", false),
+            ("read*", "read_file*", true),
+            ("read*", "write*", false),
+            ("*", "write", true),
+        ] {
+            let (one, other) = (pattern(one), pattern(other));
+            assert_eq!(one.overlaps(&other), overlap, "{one} {other}");
+            assert_eq!(other.overlaps(&one), overlap, "{other} {one}");
+        }
+    }
+
+    /// The same in another case, or behind the name of the server, is suggested; anything else is not guessed.
+    #[test]
+    fn a_pattern_that_matches_nothing_has_a_suggestion() {
+        for (typed, meant) in [
+            ("READ_FILE", Some("read_file")),
+            ("write_*", Some("Write_*")),
+            ("read_*", Some("read_*")),
+            ("files/read_file", Some("read_file")),
+            ("files__write_file", Some("Write_File")),
+            ("read", None),
+            ("read_files", None),
+            ("other/read_file", None),
+        ] {
+            assert_eq!(suggestion(typed).as_deref(), meant, "{typed}");
+        }
+    }
+}

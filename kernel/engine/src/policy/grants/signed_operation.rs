@@ -242,7 +242,7 @@ mod tests {
             filled.resize(length, b'x');
             filled
         };
-        assert!(SignedOperation::from_bytes(&filled(ENTRY_MAX)).is_ok());
-        assert!(SignedOperation::from_bytes(&filled(ENTRY_MAX + 1)).is_err());
+        assert!(SignedOperation::from_bytes(&filled(132_096)).is_ok());
+        assert!(SignedOperation::from_bytes(&filled(132_097)).is_err());
     }
 }

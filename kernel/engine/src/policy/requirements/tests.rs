@@ -49,6 +49,14 @@ fn a_silent_tool_is_known_by_its_name() {
         ..ToolRules::default()
     });
     assert!(names(&read("execute_command", "", &off)).is_empty());
+    let nothing = read("execute_command", r#""security":{}"#, &plain);
+    assert_eq!(names(&nothing), ["sandbox"]);
+    let unreadable = r#""security":{"validator":7}"#;
+    assert_eq!(
+        names(&read("run_python_code", unreadable, &plain)),
+        ["sandbox", "network_restricted"],
+        "it said something"
+    );
 }
 
 /// MGP-062, MGP-227: a server that says `none` is believed unless it is sandboxed.
@@ -79,6 +87,11 @@ fn an_unknown_validator_is_told() {
         assert!(!odd.warnings.is_empty() && blocked(&odd, r#"{"command":"rm -rf /"}"#).is_some());
         assert_eq!(odd.risk.level, RiskLevel::Dangerous);
     }
+    let three = r#""security":{"validator":"zzz","risk_level":7,"code_safety":{"level":"loose"}}"#;
+    let warnings = read("t", three, &RequirementInputs::default()).warnings;
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(warnings[0].contains("\"zzz\"") && warnings[1].contains("security.risk_level"));
+    assert!(warnings[2].contains("loose"), "{warnings:?}");
 }
 
 /// MGP-104, MGP-109, MGP-227, A-24: a declaration holds by itself; a sandboxed server's code is judged
@@ -117,6 +130,12 @@ fn code_is_judged_where_it_is_declared_and_where_nobody_is_trusted() {
             .clone();
         assert_eq!(code.level, Level::Strict);
     }
+    let floor = with(ToolRules {
+        code_safety: Level::Readonly,
+        ..ToolRules::default()
+    });
+    let raised = read("t", declared, &floor).code.unwrap().policy.clone();
+    assert_eq!(raised.level, Level::Readonly, "the operator's floor");
     let zip = r#""inputSchema":{"properties":{"zip_code":{"type":"string"}}}"#;
     assert!(read("t", zip, &terms(TrustLevel::Sandboxed)).code.is_none());
 }
@@ -135,6 +154,48 @@ fn a_formatted_argument_is_code() {
     assert!(judge(r#"{"body":"import json","name":"import subprocess"}"#).is_ok());
     let refused = judge(r#"{"body":"import subprocess"}"#);
     assert!(matches!(refused, Err(ScreeningRejection::UnsafeCode { path, .. }) if path == "/body"));
+}
+
+/// Only a name with a purpose, or code, is worth a look at arguments that resemble it.
+#[test]
+fn arguments_with_a_purpose_are_collected_once() {
+    let schema = r#"{"properties":{"url":{},"frobs":{"format":"text"},"body":{"format":"code"}},
+        "anyOf":[{"properties":{"url":{},"body":{"format":"code"}}}]}"#;
+    let mut found = CodeArguments::from_schema(Some(schema));
+    found.all.sort();
+    assert_eq!(found.all, ["body", "url"]);
+    assert_eq!(found.formatted, ["body"]);
+}
+
+/// MGP-109: a verdict that was remembered is for the same code under the same policy.
+#[test]
+fn a_verdict_is_known_by_its_code_and_its_policy() {
+    let rules = |level| {
+        let declared = format!(r#""security":{{"code_safety":{{"level":"{level}"}}}}"#);
+        read("t", &declared, &RequirementInputs::default())
+            .code
+            .unwrap()
+    };
+    let (strict, readonly) = (rules("strict"), rules("readonly"));
+    assert_eq!(strict.digest("a"), rules("strict").digest("a"));
+    assert_ne!(strict.digest("a"), strict.digest("b"));
+    assert_ne!(strict.digest("a"), readonly.digest("a"));
+}
+
+/// A tool that says of itself that it changes things passes no `readonly`.
+#[test]
+fn a_tool_that_changes_things_is_not_read_only() {
+    let tool = |hint: &str| {
+        let rest = format!(r#""annotations":{{{hint}}},"security":{{"validator":"readonly"}}"#);
+        read("t", &rest, &RequirementInputs::default())
+    };
+    let query = r#"{"query":"SELECT 1"}"#;
+    assert!(blocked(&tool(r#""readOnlyHint":false"#), query).is_some());
+    for (hint, said) in [("", None), (r#""readOnlyHint":true"#, Some(true))] {
+        let tool = tool(hint);
+        assert!(blocked(&tool, query).is_none(), "{hint}");
+        assert_eq!(tool.read_only_hint, said);
+    }
 }
 
 /// CVE-2026-27896: a server that does not regard case reads an argument that the schema does not know
@@ -189,6 +250,7 @@ fn the_operator_decides() {
     );
     assert_eq!(set.code.unwrap().policy.level, Level::Readonly);
     let other = read("sh", security, &with(rules.clone()));
+    assert_eq!(other.rules(), &rules);
     assert_eq!(names(&other), ["sandbox", "network_restricted"]);
     assert!(blocked(&other, r#"{"path":"/srv/a"}"#).is_none());
     assert!(blocked(&other, r#"{"path":"/home/a"}"#).is_some());

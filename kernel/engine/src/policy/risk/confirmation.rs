@@ -291,6 +291,11 @@ mod tests {
             late,
             ConfirmationStep::Finished(ConfirmationOutcome::TimedOut)
         );
+        let (mut it, _) = ConfirmationFlow::start(call(), ALL, MonotonicTime::START, PATIENCE);
+        assert_eq!(
+            it.handle_timeout(it.deadline()),
+            ConfirmationStep::Finished(ConfirmationOutcome::TimedOut)
+        );
         assert_ne!(
             CallDigest::new("a", "bc", ""),
             CallDigest::new("ab", "c", "")
