@@ -146,12 +146,8 @@ impl NameSources {
             .list()
             .into_iter()
             .map(|(agent, _)| agent);
-        let table = self.access.table();
-        let granted = table.agents().filter(|agent| !agent.is_group()).cloned();
-        let groups = self.configured_groups.keys().cloned();
-        let groups = groups.chain(table.groups()).collect();
         let signed_in = (self.signed_in.0)();
-        let agents = registered_agents.chain(granted).chain(signed_in);
+        let agents = registered_agents.chain(signed_in);
         let agents = agents.chain(self.directory.ids());
         let servers = self.servers.load();
         let listed = servers.iter().map(|(id, handle)| {
@@ -173,8 +169,9 @@ impl NameSources {
             local_name: here,
             unavailable: away,
             agents: agents.chain(self.configured.iter().cloned()).collect(),
+            granted: Some(self.access.table()),
             servers: listed.collect(),
-            groups,
+            groups: self.configured_groups.keys().cloned().collect(),
         }
     }
 }

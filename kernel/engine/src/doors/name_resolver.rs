@@ -15,6 +15,7 @@ use mgp_protocol::ids::{AgentId, GroupName, NodeId, ServerId};
 use self::remote_names::NodePath;
 use crate::doors::suggestions::nearest_name;
 use crate::node_names::NodeNames;
+use crate::policy::access::GrantTable;
 use crate::policy::tool_pattern::ToolPattern;
 use crate::tool_names::{self, ToolNameForm, canonical_name, visible_name};
 use crate::tools::catalog::NAME_MAX;
@@ -24,8 +25,10 @@ pub use errors::{NameError, UnknownName};
 /// Everything that has a name at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct NameResolver {
-    /// Agents that can connect or have connected.
+    /// Agents that can connect or have connected, whether or not they have grants.
     pub agents: BTreeSet<AgentId>,
+    /// Names more agents and groups: those with entries. There may be too many of them to collect for one name.
+    pub granted: Option<Arc<GrantTable>>,
     /// Servers, with their own names for their tools; `None` for one that has listed none yet.
     pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
     /// The other nodes.
@@ -34,7 +37,7 @@ pub struct NameResolver {
     pub unavailable: BTreeMap<NodeId, UnavailableNode>,
     /// The name of this node, where it is in a cluster.
     pub local_name: Option<NodeName>,
-    /// Groups of agents, in the configuration or in entries.
+    /// Groups of agents in the configuration.
     pub groups: BTreeSet<GroupName>,
 }
 
@@ -105,19 +108,26 @@ impl NameResolver {
     pub fn resolve_agent(&self, typed: &str) -> Result<ResolvedName<AgentId>, NameError> {
         let name = typed.strip_prefix(AgentId::PREFIX).unwrap_or(typed);
         let id = AgentId::new(format!("{}{name}", AgentId::PREFIX));
-        if self.agents.contains(&id) {
+        if self.is_known_agent(&id) {
             return Ok(ResolvedName::existing(id));
         }
         if let Some((name, node)) = name.rsplit_once('@') {
             return self.resolve_remote_agent(name, node);
         }
         check_agent_name(&id, name)?;
-        let names = self.agents.iter().map(AgentId::as_str);
+        let granted = self.granted.iter().flat_map(|table| table.agents());
+        let granted = granted.filter(|agent| !agent.is_group());
+        let names = self.agents.iter().chain(granted).map(AgentId::as_str);
         let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
         Ok(ResolvedName {
             unknown: Some(UnknownName::Agent(id.clone(), nearest)),
             value: id,
         })
+    }
+
+    fn is_known_agent(&self, id: &AgentId) -> bool {
+        let has_entries = |table: &Arc<GrantTable>| !id.is_group() && table.has_entries(id);
+        self.agents.contains(id) || self.granted.as_ref().is_some_and(has_entries)
     }
 
     /// Resolves the subject of a grant: an agent, all agents of a node as `*@NODE`, or those of one name as
@@ -154,10 +164,13 @@ impl NameResolver {
         } else {
             group.id()
         };
-        let unknown = (!self.groups.contains(&group)).then(|| {
-            let names = self.groups.iter().map(GroupName::as_str);
+        let mut groups = self.groups.clone();
+        groups.extend(self.granted.iter().flat_map(|table| table.groups()));
+        let unknown = (!groups.contains(&group)).then(|| {
+            let names = groups.iter().map(GroupName::as_str);
             let nearest = nearest_name(group.as_str(), names);
-            UnknownName::Group(group.clone(), nearest.map(str::to_owned))
+            let nearest = nearest.map(|name| format!("{}{name}", AgentId::GROUP_PREFIX));
+            UnknownName::Group(group.clone(), nearest)
         });
         Ok(ResolvedName { value: id, unknown })
     }

@@ -30,8 +30,8 @@ pub fn nearest_name<'k>(
     known: impl Iterator<Item = &'k str> + Clone,
 ) -> Option<&'k str> {
     let begins = |known: &&str| {
-        let shorter = word.chars().count().min(known.chars().count());
-        shorter >= PREFIX_LEN_MIN && (known.starts_with(word) || word.starts_with(known))
+        (known.starts_with(word) || word.starts_with(known))
+            && word.chars().count().min(known.chars().count()) >= PREFIX_LEN_MIN
     };
     nearest(word, known.clone()).or_else(|| {
         let mut beginning = known.filter(begins);

@@ -507,8 +507,14 @@ impl GrantTable {
             || tools.any(|tool| self.is_allowed(principal, server, Some(tool), now_ms))
     }
 
+    /// Whether an agent or a group has entries of its own.
+    #[must_use]
+    pub(crate) fn has_entries(&self, agent: &AgentId) -> bool {
+        self.agents.contains_key(agent)
+    }
+
     /// All agents that have entries.
-    pub fn agents(&self) -> impl Iterator<Item = &AgentId> {
+    pub fn agents(&self) -> impl Iterator<Item = &AgentId> + Clone {
         self.agents.keys()
     }
 

@@ -216,6 +216,7 @@ mod tests {
         ] {
             assert_eq!(pattern(text).matches(tool), matches, "{text} {tool}");
         }
+        assert_eq!(String::from(pattern("read_*")), "read_*");
         assert!(ToolPattern::all().is_all() && pattern("*").is_all() && !pattern("a*").is_all());
         for (one, other, overlap) in [
             ("read", "read", true),

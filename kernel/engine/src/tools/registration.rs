@@ -108,7 +108,6 @@ pub fn strict_floor() -> Floor {
     let imports = ALLOWED_IMPORTS.iter().chain(&SERVER_IMPORTS);
     Floor {
         level: Level::Strict,
-        undeclared: Level::Strict,
         allowed_imports: Some(imports.map(ToString::to_string).collect()),
         ..Floor::default()
     }

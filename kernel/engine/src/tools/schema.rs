@@ -185,10 +185,10 @@ impl SchemaCheck {
             return Ok(Self::AnyObject);
         }
         let shape = SchemaShape::survey(schema)?;
-        let validator = build_validator(schema, shape.patterns > 0, formats)
+        let validator = build_validator(schema, formats)
             .or_else(|error| match without_unreadable_patterns(schema) {
-                Some(rest) if shape.patterns > 0 => build_validator(&rest, true, formats),
-                Some(_) | None => Err(error),
+                Some(rest) => build_validator(&rest, formats),
+                None => Err(error),
             })
             .map_err(|e| BadSchema::Invalid(render_with_path(&e)))?;
         let compiled = CompiledSchema {
@@ -281,7 +281,6 @@ impl From<BudgetExceeded> for Mismatch {
 /// common in what zod writes for e-mail addresses: such schemas get the other engine, on a short leash.
 fn build_validator(
     schema: &Value,
-    patterns: bool,
     formats: Formats,
 ) -> Result<Validator<MeteredJson>, ValidationError<'static>> {
     let named = Draft::default().detect(schema);
@@ -297,7 +296,7 @@ fn build_validator(
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX);
     let built = options.clone().with_pattern_options(linear).build(schema);
-    if built.is_ok() || !patterns {
+    if built.is_ok() {
         return built;
     }
     let backtracking = PatternOptions::fancy_regex()
@@ -320,7 +319,7 @@ fn drop_unreadable_patterns(schema: &mut Value) -> bool {
         Value::Object(members) => {
             let pattern = members.get("pattern").filter(|pattern| pattern.is_string());
             let readable = |pattern: &Value| {
-                build_validator(&json!({ "pattern": pattern }), true, Formats::Ignored).is_ok()
+                build_validator(&json!({ "pattern": pattern }), Formats::Ignored).is_ok()
             };
             let drops = pattern.is_some_and(|pattern| !readable(pattern));
             if drops {

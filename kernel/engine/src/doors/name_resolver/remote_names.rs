@@ -26,7 +26,7 @@ impl NameResolver {
             super::check_agent_name(&own, name)?;
         }
         let id = AgentId::from_node_agent(&home.agent(own.clone()));
-        let unknown = if self.agents.contains(&id) {
+        let unknown = if self.is_known_agent(&id) {
             None
         } else {
             Some(UnknownName::RemoteAgent(own, self.node_label(home)))

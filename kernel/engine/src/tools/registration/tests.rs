@@ -473,6 +473,14 @@ fn unreadable_code_and_dangerous_permissions_need_approval() {
             "{unseen}"
         );
     }
+    let operator = Principal::Operator("operator".into());
+    let of_operator = |terms: &RegistrationContext<'_>| check(&ask(&run("uvx", &["x"])), terms);
+    let trusted = with(&operator, |_| {}, of_operator).unwrap();
+    assert_eq!(
+        trusted.approval_reason(),
+        None,
+        "the operator is the person"
+    );
     let needs = json!({"mgp": {"permissions_required": ["shell", "network.outbound", "odd"]}});
     let asks: Vec<String> = judged(&needs)
         .unwrap()
@@ -488,7 +496,10 @@ fn unreadable_code_and_dangerous_permissions_need_approval() {
 #[test]
 fn code_in_a_file_is_checked_by_the_same_rules() {
     let floor = strict_floor();
-    assert!(check_code("python", "import json", &floor).is_ok());
+    assert_eq!(floor.level, Level::Strict, "whatever is declared");
+    for good in ["import json", "import mcp\nimport csv"] {
+        assert!(check_code("python", good, &floor).is_ok(), "{good}");
+    }
     for bad in ["import subprocess", "import pickle"] {
         assert!(check_code("python", bad, &floor).is_err(), "{bad}");
     }

@@ -183,10 +183,9 @@ fn malformed_schemas_are_rejected() {
         assert_eq!(refused(raw), BadSchema::NotForObjects, "{raw}");
     }
     assert!(matches!(refused("{"), BadSchema::NotJson(_)));
-    assert!(matches!(
-        refused(&"x".repeat(SCHEMA_MAX + 1)),
-        BadSchema::TooLarge(_)
-    ));
+    let padded = |length: usize| r#"{"type":"object"}"#.to_owned() + &" ".repeat(length - 17);
+    assert!(Schema::compile_input(&padded(262_144)).is_ok());
+    assert_eq!(refused(&padded(262_145)), BadSchema::TooLarge(262_145));
     for (part, word) in [
         (json!({"type": "text"}), "text"),
         (json!({"properties": 7}), "7"),
@@ -275,6 +274,17 @@ fn an_any_object_schema_checks_only_the_root() {
     }
     let strict = input(&json!({"type": "object", "additionalProperties": false})).unwrap();
     assert!(strict.check(r#"{"a":1}"#).is_err());
+}
+
+/// The cache's bound rests on it: 32 bytes for one of text, and each pattern twice what one may grow to.
+#[test]
+fn memory_is_estimated_from_text_and_patterns() {
+    let estimate = |raw: &str| Schema::compile_output(raw).unwrap().memory_estimate();
+    assert_eq!(estimate(r#"{"type":"object"}"#), 0);
+    assert_eq!(estimate(r#"{"minLength":1}"#), 32 * 128);
+    assert_eq!(estimate(&format!("{:500}", r#"{"minLength":1}"#)), 32 * 500);
+    let patterns = r#"{"pattern":"a","patternProperties":{"b":{}}}"#;
+    assert_eq!(estimate(patterns), 32 * 128 + 2 * 2 * 262_144);
 }
 
 #[test]

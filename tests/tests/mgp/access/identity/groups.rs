@@ -43,7 +43,7 @@ async fn a_group_is_granted_in_place_of_an_agent() {
         .await;
     assert_eq!(added["notes"], json!(["group.readers is new"]), "{added:#}");
     let said = refused(&kernel, &["grants", "add", "group.reader", "it"]).await;
-    assert!(said.contains("did you mean readers?"), "{said}");
+    assert!(said.contains("did you mean group.readers?"), "{said}");
     for odd in ["group.readers@desk", "group.Readers", "group."] {
         refused(&kernel, &["grants", "add", odd, "it"]).await;
     }

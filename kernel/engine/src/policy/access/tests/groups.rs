@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::doors::name_resolver::NameResolver;
 use crate::policy::access::{ClaimedGroups, EntryEffect, GROUPS_OF_AGENT_MAX};
 
 fn to(grantee: &str, tool: Option<&str>, permission: Permission) -> words::Grant {
@@ -355,4 +356,33 @@ fn a_membership_is_of_an_agent_and_bounded() {
         &authority(),
     );
     assert!(unchecked.is_err(), "only the operator");
+}
+
+/// A-11, EXT-211: whoever has entries is known by name, as whoever has a token is.
+#[test]
+fn agents_and_groups_with_entries_have_names() {
+    let mut grants = Grants::default();
+    give(&mut grants, 1, &to("agent.claude", None, Permission::Allow));
+    give(&mut grants, 2, &to("group.night", None, Permission::Deny));
+    give(&mut grants, 3, &joins("agent.codex", "group.readers"));
+    let known = NameResolver {
+        granted: Some(Arc::new(table(&grants, DefaultPolicy::OptIn))),
+        ..NameResolver::default()
+    };
+    for agent in ["claude", "codex"] {
+        let meant = known.resolve_agent(agent).unwrap();
+        assert_eq!(meant.unknown, None, "{agent}");
+    }
+    for group in ["group.readers", "group.night", "group.night@*"] {
+        let meant = known.resolve_grantee(group).unwrap();
+        assert_eq!(meant.unknown, None, "{group}");
+    }
+    for (typed, hint) in [
+        ("claud", "did you mean agent.claude?"),
+        ("group.nihgt", "did you mean group.night?"),
+    ] {
+        let meant = known.resolve_grantee(typed).unwrap();
+        let unknown = meant.unknown.unwrap().to_string();
+        assert!(unknown.contains(hint), "{unknown}");
+    }
 }
