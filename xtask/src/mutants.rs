@@ -100,7 +100,7 @@ fn test_batch(batch: &Batch) -> Result<(), String> {
     let folder = results_folder(batch);
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let copy = root().join("tree");
-    copy::create_copy(&copy, batch.module)?;
+    copy::create_copy(&copy, batch.package_folder(), batch.module)?;
     let mut command = cargo_mutants_command(batch);
     command.current_dir(&copy).arg("--in-place");
     command.arg("--output").arg(&folder).arg("--iterate");

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, system, wait_until};
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub(crate) struct Scene {
     pub(crate) kernel: Kernel,
     pub(crate) agent: Client,
     pub(crate) home: TempDir,
+    /// Where the programs of another user are.
+    _programs: Option<Arc<TempDir>>,
 }
 
 impl Scene {
@@ -46,6 +49,7 @@ impl Scene {
             kernel,
             agent,
             home,
+            _programs: None,
         }
     }
 

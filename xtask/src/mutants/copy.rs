@@ -11,8 +11,8 @@ use super::workspace;
 /// The crate that is split by modules.
 const ENGINE: &str = "kernel/engine/src";
 
-/// Recreates the copy in this folder. `module` is the mutated one.
-pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
+/// Recreates the copy in this folder. `module` of the crate in the folder `package` is the mutated one.
+pub(crate) fn create_copy(folder: &Path, package: &str, module: &str) -> Result<(), String> {
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| failed(folder, error))?;
@@ -26,15 +26,16 @@ pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
             copy_file(&from, &to).map_err(|error| failed(&from, error))?;
         }
     }
-    let Some(room) = engine_crate_of(module) else {
-        return Ok(());
-    };
-    let path = folder.join(ENGINE).join("lib.rs");
-    let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-    let needed = needed_modules(room, &declared_modules(&text), &|room| {
-        module_text(&folder.join(ENGINE), room)
-    });
-    fs::write(&path, trim_root(&text, &needed)).map_err(|error| failed(&path, error))
+    let path = folder.join(package).join("src/lib.rs");
+    let mut text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+    if let Some(room) = engine_crate_of(module) {
+        let needed = needed_modules(room, &declared_modules(&text), &|room| {
+            module_text(&folder.join(ENGINE), room)
+        });
+        text = trim_root(&text, &needed);
+    }
+    // Written now: what was built last is a mutant, and newer than all other files.
+    fs::write(&path, text).map_err(|error| failed(&path, error))
 }
 
 /// Preserves the modification time: unchanged files are not rebuilt.

@@ -6,9 +6,9 @@ mod leftovers;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
@@ -55,7 +55,11 @@ impl Of {
     async fn scene(self, keys: &str, sections: &str) -> Scene {
         let without = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all \
                        --ambient-caps=-all \"$@\"";
-        let (program, fixture) = programs();
+        let programs = programs();
+        let (program, fixture) = (
+            programs.path().join("mgp"),
+            programs.path().join("mgp-fixture"),
+        );
         let (user, program) = (SOMEBODY.to_string(), program.to_str().unwrap());
         let reuid = format!("--reuid={user}");
         let regid = format!("--regid={user}");
@@ -94,23 +98,27 @@ impl Of {
             kernel,
             agent,
             home,
+            _programs: Some(programs),
         }
     }
 }
 
-/// Our programs where every user reaches them.
-fn programs() -> (PathBuf, PathBuf) {
-    static PLACE: OnceLock<TempDir> = OnceLock::new();
-    let copied = PLACE.get_or_init(|| {
-        let place = TempDir::new().unwrap();
-        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-        for name in ["mgp", "mgp-fixture"] {
-            let built = Program::ours(name, [""; 0]).command;
-            fs::copy(built, place.path().join(name)).unwrap();
-        }
-        place
-    });
-    (copied.path().join("mgp"), copied.path().join("mgp-fixture"))
+/// The folder with our programs where every user reaches them: one for all tests that run at the same time.
+fn programs() -> Arc<TempDir> {
+    static PLACE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut place = PLACE.lock().unwrap();
+    if let Some(copied) = place.upgrade() {
+        return copied;
+    }
+    let copied = TempDir::new().unwrap();
+    fs::set_permissions(copied.path(), Permissions::from_mode(0o755)).unwrap();
+    for name in ["mgp", "mgp-fixture"] {
+        let built = Program::ours(name, [""; 0]).command;
+        fs::copy(built, copied.path().join(name)).unwrap();
+    }
+    let copied = Arc::new(copied);
+    *place = Arc::downgrade(&copied);
+    copied
 }
 
 /// Runs Python in the sandbox; each line of its answer is one attempt that succeeded.
@@ -536,7 +544,8 @@ async fn root_starts_no_sandboxed_server_as_root() {
         eprintln!("not run as root: nothing was tried");
         return;
     }
-    let (program, _) = programs();
+    let programs = programs();
+    let program = programs.path().join("mgp");
     let home = home();
     let behind = [
         "setpriv",
