@@ -308,3 +308,34 @@ fn configured_scopes_hold_for_a_set_that_declares_none() {
     let sets = ServerSets::new(&sets, Some(&rules), None, &mut BTreeMap::new());
     assert!(sets.sets["a"].set.scoped);
 }
+
+/// A server that names new sets again and again gets no more of them enabled than are remembered.
+#[test]
+fn sets_beyond_those_that_are_remembered_stay_disabled() {
+    let rules = enabling(&["set.*"]);
+    let mut sets = ServerSets::new(
+        &capabilities("{}"),
+        Some(&rules),
+        None,
+        &mut BTreeMap::new(),
+    );
+    let set = FeatureSet {
+        description: "d".into(),
+        uses: [Capability::PushEvents].into(),
+        scoped: false,
+        rollback: false,
+    };
+    let mut approved: ApprovedSets = (0..1023)
+        .map(|n| (format!("set.old{n}"), set.clone()))
+        .collect();
+    let new = ["set.x", "set.y"].map(|name| (name.to_owned(), set.clone()));
+    sets.change(new.into(), std::iter::empty::<&str>());
+    sets.reevaluate(Some(&rules), None, &mut approved);
+    let enabled = ["set.x", "set.y"].map(|name| sets.sets[name].enabled);
+    assert_eq!((enabled, approved.len()), ([true, false], 1024));
+    // A known one is enabled all the same.
+    let known = [("set.old7".to_owned(), set)].into();
+    sets.change(known, std::iter::empty::<&str>());
+    sets.reevaluate(Some(&rules), None, &mut approved);
+    assert!(sets.sets["set.old7"].enabled && sets.sets["set.x"].enabled);
+}
