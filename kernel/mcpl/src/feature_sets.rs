@@ -221,10 +221,9 @@ impl ServerSets {
                 .filter(move |(_, declared_set)| declared_set.enabled == enabled);
             named.map(|(name, _)| name.clone()).collect()
         };
-        let scoped = self.sets.iter().filter(|(_, declared_set)| {
-            declared_set.enabled
-                && (declared_set.set.scoped || !declared_set.scope.patterns().is_empty())
-        });
+        let scoped = self.sets.iter();
+        let scoped =
+            scoped.filter(|(_, declared_set)| declared_set.enabled && declared_set.set.scoped);
         Update {
             enabled: of(true),
             disabled: of(false),

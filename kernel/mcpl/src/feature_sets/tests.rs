@@ -95,7 +95,7 @@ fn an_update_names_every_set_once() {
     };
     rules.scopes.insert("files.edit".into(), scope);
     let sets = format!(
-        r#"{},"files.edit":{{"description":"f","uses":["tools"],"scoped":true}},"other":{{"description":"o","uses":["pushEvents"]}}}}"#,
+        r#"{},"files.edit":{{"description":"f","uses":["tools"],"scoped":true}},"files.view":{{"description":"f","uses":["tools"],"scoped":true}},"other":{{"description":"o","uses":["pushEvents"]}}}}"#,
         MEMORY.trim_end_matches('}').to_owned() + "}"
     );
     let sets = ServerSets::new(
@@ -107,7 +107,7 @@ fn an_update_names_every_set_once() {
     let update = serde_json::to_string(&sets.update()).unwrap();
     assert_eq!(
         update,
-        r#"{"enabled":["files.edit","memory.consolidation","memory.extraction","memory.proactive","memory.retrieval"],"disabled":["other"],"scopes":{"files.edit":{"whitelist":["/project/**"]}}}"#
+        r#"{"enabled":["files.edit","files.view","memory.consolidation","memory.extraction","memory.proactive","memory.retrieval"],"disabled":["other"],"scopes":{"files.edit":{"whitelist":["/project/**"]},"files.view":{}}}"#
     );
 }
 
@@ -212,9 +212,44 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
         None,
         &mut BTreeMap::new(),
     );
-    assert_eq!(
-        off.set_of_tool("edit", None),
-        ToolSet::Disabled("files.edit")
+    for defined in [None, Some("files.edit")] {
+        assert_eq!(
+            off.set_of_tool("edit", defined),
+            ToolSet::Disabled("files.edit")
+        );
+    }
+}
+
+/// A server that speaks no MCPL has no sets; one that does is found by what its sets may.
+#[test]
+fn sets_are_found_by_server() {
+    let rules = enabling(&["memory.proactive"]);
+    let sets = ServerSets::new(
+        &capabilities(MEMORY),
+        Some(&rules),
+        None,
+        &mut BTreeMap::new(),
+    );
+    let (here, other) = (ServerId::new("here"), ServerId::new("other"));
+    let all = FeatureSets {
+        servers: [(here.clone(), Arc::new(sets))].into(),
+    };
+    let code = |server: &ServerId, set: &str| {
+        let found = all.find_usable_set(server, set, Capability::PushEvents);
+        found.map_err(|error| error.code).map(|_| ())
+    };
+    assert!(all.get(&here).is_some_and(|sets| sets.sets.len() == 4) && all.get(&other).is_none());
+    assert_eq!(code(&here, "memory.proactive"), Ok(()));
+    assert_eq!(code(&other, "memory.proactive"), Err(UNKNOWN_SET));
+    let using = |uses| {
+        all.servers_using(uses)
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(using(Capability::PushEvents), [&here]);
+    assert!(
+        using(Capability::BeforeInference).is_empty(),
+        "of no enabled set"
     );
 }
 
@@ -231,6 +266,70 @@ fn an_agent_says_what_it_wants() {
     let back: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b"]}"#).unwrap();
     wants.update(&back, known.iter().copied());
     assert!(wants.allows("mem.memory.b"));
+}
+
+/// What an agent wants is remembered for so many sets, and what it wants of known ones may change.
+#[test]
+fn choices_of_an_agent_are_bounded() {
+    let names: Vec<String> = (0..4_097).map(|n| format!("s{n:04}")).collect();
+    let known = || names.iter().map(String::as_str);
+    let scopes = names
+        .iter()
+        .map(|name| (name.clone(), ScopePatterns::default()));
+    let off = Update {
+        enabled: Vec::new(),
+        disabled: vec!["*".to_owned()],
+        scopes: scopes.collect(),
+    };
+    let mut wants = AgentSets::default();
+    wants.update(&off, known());
+    assert!(!wants.allows("s4095") && wants.allows("s4096"));
+    assert!(wants.scopes("s4095").is_some() && wants.scopes("s4096").is_none());
+    let on = Update {
+        enabled: vec!["s0007".to_owned()],
+        ..Update::default()
+    };
+    wants.update(&on, known());
+    assert!(wants.allows("s0007"));
+}
+
+/// A host of 0.5 grants nothing before its policy, then what the policy says, and nothing after one that cannot be read;
+/// a host of 0.4 has no grant.
+#[test]
+fn a_host_that_grants_is_closed_until_it_does() {
+    let set = |uses: &[Capability]| FeatureSet {
+        description: "d".into(),
+        uses: uses.iter().copied().collect(),
+        scoped: false,
+        rollback: false,
+    };
+    let announced = [
+        ("a".to_owned(), set(&[Capability::PushEvents])),
+        ("b".to_owned(), set(&[Capability::PushEvents])),
+        (
+            "c".to_owned(),
+            set(&[Capability::PushEvents, Capability::Tools]),
+        ),
+    ];
+    let opened = |host: &AgentSets| ["a", "b", "c"].map(|name| host.allows(name));
+    let granted = |host: &AgentSets| {
+        [Capability::PushEvents, Capability::Tools].map(|uses| host.grants(uses))
+    };
+    assert_eq!(opened(&AgentSets::default()), [true; 3]);
+    assert_eq!(granted(&AgentSets::default()), [true; 2]);
+    let mut host = AgentSets::closed();
+    assert_eq!((opened(&host), granted(&host)), ([false; 3], [false; 2]));
+    let policy = r#"{"effectiveCapabilities":["pushEvents"],"disabled":["b"]}"#;
+    let policy = ReceivedGrant::parse(policy).unwrap();
+    let lacking = host.apply_grant(&policy, announced.iter().map(|(name, set)| (name, set)));
+    let tools = BTreeSet::from([Capability::Tools]);
+    assert_eq!(lacking, [UnavailableFeature::new("c".to_owned(), tools)]);
+    assert_eq!(
+        (opened(&host), granted(&host)),
+        ([true, false, false], [true, false])
+    );
+    host.revoke();
+    assert_eq!((opened(&host), granted(&host)), ([false; 3], [false; 2]));
 }
 
 /// A declaration is effective as far as it is approved; using less takes effect at once.

@@ -153,6 +153,11 @@ fn disabled_set_is_rejected_without_a_hint() {
         .unwrap_err();
     assert_eq!(error.code, NOT_ENABLED);
     assert_eq!(error.data.as_deref(), Some(r#"{"featureSet":"other"}"#));
+    let error = some
+        .find_usable_set("memory.persona", Capability::Tools)
+        .unwrap_err();
+    assert_eq!(error.code, NOT_ENABLED);
+    assert!(error.message.contains("lacks tools"), "{}", error.message);
 }
 
 /// NEW-018: a changed manifest revokes at once what it no longer declares, and grants nothing that it newly declares.
