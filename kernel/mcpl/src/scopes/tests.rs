@@ -185,4 +185,12 @@ fn an_agent_only_narrows() {
         &patterns(&["/b/**"], &["**/.env"])
     ));
     assert!(!is_allowed_by("/a", &patterns(&[], &["/x/../y"])));
+    // More than can be read close everything, or open nothing.
+    let many: Vec<String> = (0..257).map(|n| format!("/n{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(is_allowed_by("/a", &patterns(&[], &many[..256])));
+    assert!(!is_allowed_by("/n255", &patterns(&[], &many[..256])));
+    assert!(!is_allowed_by("/a", &patterns(&[], &many)));
+    assert!(is_allowed_by("/n255", &patterns(&many[..256], &[])));
+    assert!(!is_allowed_by("/n0", &patterns(&many, &[])));
 }
