@@ -137,6 +137,23 @@ mod tests {
         }
     }
 
+    /// What a revocation leaves is evicted in its order.
+    #[test]
+    fn a_revocation_keeps_the_bound() {
+        let mut all = ApprovedScopes::default();
+        let kept = ApprovedScope {
+            set: "files.read".into(),
+            ..scope("/kept", None)
+        };
+        all.approve(kept.clone());
+        all.approve(scope("/revoked", None));
+        assert_eq!(all.forget(&ServerId::new("fs"), Some("files.edit")), 1);
+        for n in 0..SESSION_MAX {
+            all.approve(scope(&format!("/{n}"), None));
+        }
+        assert!(!all.contains(&kept) && all.contains(&scope("/0", None)));
+    }
+
     /// Revoking covers one set, or all sets of one server, and nothing else.
     #[test]
     fn approvals_are_revoked_by_set_or_by_server() {

@@ -206,6 +206,16 @@ mod tests {
         );
     }
 
+    /// What stands behind the last argument belongs to the label, and true and false are texts as well.
+    #[test]
+    fn a_label_has_its_end() {
+        let flag = render("cache:{fresh}/now", r#"{"fresh":true}"#).unwrap();
+        assert_eq!(
+            (flag.label.as_str(), flag.payload.as_str()),
+            ("cache:true/now", r#"{"fresh":true}"#)
+        );
+    }
+
     /// Ambiguous arguments have no label.
     #[test]
     fn a_call_without_a_clear_label_has_none() {
@@ -256,5 +266,8 @@ mod tests {
         ] {
             assert_eq!(LabelTemplate::parse(bad), Err(why), "{bad}");
         }
+        let long = |length: usize| LabelTemplate::parse(&format!("{:x<length$}", "{a}"));
+        assert!(long(512).is_ok());
+        assert_eq!(long(513), Err(TemplateError::TooLong));
     }
 }

@@ -58,7 +58,7 @@ impl ToolRule {
     /// Whether agents see another name or description than the server's own.
     #[must_use]
     pub(crate) fn has_presentation(&self) -> bool {
-        self.name.is_some() || self.description.is_some() || self.hidden
+        self.name.is_some() || self.description.is_some()
     }
 }
 

@@ -277,3 +277,30 @@ fn a_hint_of_a_server_makes_no_tool_idempotent() {
     assert!(read("t", "", &with(rules.clone())).idempotent);
     assert!(!read("u", hint, &with(rules)).idempotent);
 }
+
+/// Hidden is what a rule hides, and what is missing in a list of what is offered; a rule may show another name or text.
+#[test]
+fn tools_are_hidden_and_renamed_by_the_operator() {
+    let hidden = ToolRule {
+        hidden: true,
+        ..ToolRule::default()
+    };
+    assert!(!hidden.has_presentation());
+    let mut rules = ToolRules {
+        tools: [("a".to_owned(), hidden)].into(),
+        ..ToolRules::default()
+    };
+    let is_hidden = |rules: &ToolRules| ["a", "b", "c"].map(|tool| rules.is_hidden(tool));
+    assert_eq!(is_hidden(&rules), [true, false, false]);
+    rules.offered = Some(["a", "b"].map(str::to_owned).into());
+    assert_eq!(is_hidden(&rules), [true, false, true]);
+    let name = ToolRule {
+        name: Some("other".into()),
+        ..ToolRule::default()
+    };
+    let description = ToolRule {
+        description: Some("other".into()),
+        ..ToolRule::default()
+    };
+    assert!(name.has_presentation() && description.has_presentation());
+}
