@@ -302,7 +302,12 @@ async fn old_version_goes_on_if_the_program_is_gone_meanwhile() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signal_meanwhile_ends_the_kernel_in_good_order() {
     for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-        let mut kernel = Kernel::start(&server("it", &["--attempts"], "")).await;
+        // Whoever runs the tests under `nohup` has SIGHUP ignored, and a kernel keeps to that.
+        let program = Program::ours("mgp", ["up"]).command;
+        let behind = ["env", "--default-signal=HUP", &program];
+        let door = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";
+        let config = format!("{door}{}", server("it", &["--attempts"], ""));
+        let mut kernel = Kernel::behind(&behind, tempfile::tempdir().unwrap(), &config, &[]).await;
         kernel.connected(&["it"]).await;
         let mut agent = kernel.stdio_agent(None);
         agent.initialize(NEWEST, "{}").await.result();

@@ -113,6 +113,7 @@ fn check_script(release: &Release, place: &Place) -> Result<String, String> {
     run(place.command("sh").arg(&script).args(["--from", &from]))?;
     use_program(place, &prefix)?;
     let program = prefix.join("bin/mgp");
+    configure_free_port(&place.home)?;
     for args in [&["up", "--detach"][..], &["status"], &["down"]] {
         run(place.command(&program).args(args))?;
     }
@@ -283,6 +284,14 @@ fn check_image(release: &Release, place: &Place) -> Result<String, String> {
     Ok("its digests; unpacked, a kernel run in it".into())
 }
 
+/// Another kernel of this machine may use the usual port.
+fn configure_free_port(home: &Path) -> Result<(), String> {
+    let folder = home.join(".config/mgp");
+    create_folder(&folder)?;
+    let config = "[http]\nlisten = \"127.0.0.1:0\"\n";
+    write(&folder.join("servers.toml"), config)
+}
+
 /// Runs a kernel in the unpacked image, and asks it for its status from outside.
 fn run_image(place: &Place) -> Result<(), String> {
     create_folder(&place.root.join("proc"))?;
@@ -296,6 +305,7 @@ fn run_image(place: &Place) -> Result<(), String> {
         command
     };
     expect_version(&output_of(&mut in_root(&["--version"]))?)?;
+    configure_free_port(&place.root.join("home/mgp"))?;
     let data = "home/mgp/.local/share/mgp";
     let mut kernel = in_root(&["up", "--data-dir", &format!("/{data}")]);
     let kernel = kernel.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
