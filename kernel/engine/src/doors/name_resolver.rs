@@ -116,7 +116,8 @@ impl NameResolver {
         }
         check_agent_name(&id, name)?;
         let granted = self.granted.iter().flat_map(|table| table.agents());
-        let granted = granted.filter(|agent| !agent.is_group());
+        // An agent that has a token as well is one name.
+        let granted = granted.filter(|agent| !agent.is_group() && !self.agents.contains(*agent));
         let names = self.agents.iter().chain(granted).map(AgentId::as_str);
         let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
         Ok(ResolvedName {

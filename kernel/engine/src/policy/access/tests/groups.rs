@@ -366,6 +366,7 @@ fn agents_and_groups_with_entries_have_names() {
     give(&mut grants, 2, &to("group.night", None, Permission::Deny));
     give(&mut grants, 3, &joins("agent.codex", "group.readers"));
     let known = NameResolver {
+        agents: [AgentId::new("agent.claude")].into(),
         granted: Some(Arc::new(table(&grants, DefaultPolicy::OptIn))),
         ..NameResolver::default()
     };
@@ -379,6 +380,7 @@ fn agents_and_groups_with_entries_have_names() {
     }
     for (typed, hint) in [
         ("claud", "did you mean agent.claude?"),
+        ("cla", "did you mean agent.claude?"),
         ("group.nihgt", "did you mean group.night?"),
     ] {
         let meant = known.resolve_grantee(typed).unwrap();
