@@ -12,34 +12,43 @@ use memchr::memmem;
 /// as in text beyond ASCII or in HTML made safe, count for nothing.
 #[must_use]
 pub fn can_contain_string(text: &[u8], word: &str) -> bool {
-    // Most long texts have few escapes, so one pass looks for all of them.
-    memmem::find(text, word.as_bytes()).is_some()
-        || memchr::memchr_iter(b'\\', text).any(|at| is_escape_in(&text[at + 1..], word))
+    can_contain_strings(text, [word]) == [true]
 }
 
 /// The same for several words, with one look for escapes.
 #[must_use]
 pub fn can_contain_strings<const N: usize>(text: &[u8], words: [&str; N]) -> [bool; N] {
     let mut found = words.map(|word| memmem::find(text, word.as_bytes()).is_some());
-    for at in memchr::memchr_iter(b'\\', text) {
+    if found == [true; N] {
+        return found;
+    }
+    let Some(first) = memchr::memchr(b'\\', text) else {
+        return found;
+    };
+    let escaped = &text[first..];
+    // Long texts have an escape in each line, but few that can stand for a character of a word.
+    if words.iter().any(|word| word.contains('/')) && memmem::find(escaped, b"\\/").is_some() {
         for (found, word) in found.iter_mut().zip(words) {
-            *found = *found || is_escape_in(&text[at + 1..], word);
+            *found = *found || word.contains('/');
+        }
+    }
+    for at in memmem::find_iter(escaped, ESCAPED_ASCII) {
+        let named = escaped[at + ESCAPED_ASCII.len()..].first_chunk();
+        let named = named.and_then(|digits| parse_hex(*digits));
+        for (found, word) in found.iter_mut().zip(words) {
+            *found = *found || named.is_some_and(|named| word.contains(named));
         }
     }
     found
 }
 
-/// Whether what follows a backslash names a character of the word.
-fn is_escape_in(escape: &[u8], word: &str) -> bool {
-    let (high, low) = match *escape {
-        [b'/', ..] => return word.contains('/'),
-        [b'u', b'0', b'0', high, low, ..] => (high, low),
-        _ => return false,
-    };
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let code = digit(high).zip(digit(low)).map(|(h, l)| h * 16 + l);
-    code.and_then(char::from_u32)
-        .is_some_and(|named| word.contains(named))
+/// What every escape of an ASCII character by its number begins with.
+const ESCAPED_ASCII: &[u8] = b"\\u00";
+
+/// The character of two hexadecimal digits.
+fn parse_hex(digits: [u8; 2]) -> Option<char> {
+    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+    char::from_u32(high? * 16 + low?)
 }
 
 #[cfg(test)]

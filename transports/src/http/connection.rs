@@ -49,8 +49,12 @@ const PLAINTEXT_RESPONSE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: te
 /// How long an unencrypted client has to read the rejection.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most bytes of one connection that are buffered for parsing or sending: the bound for a slow client.
-const BUFFERED: usize = 64 * 1024;
+/// Most bytes of one HTTP/1 connection that are buffered for parsing or sending: the bound for a slow client. A message
+/// of 64 KiB, as long texts of models are, then takes one read and one write, and is not copied.
+const HTTP1_BUFFER: usize = 128 << 10;
+
+/// Most bytes of one HTTP/2 stream that are buffered for sending.
+const HTTP2_SEND_BUFFER: usize = 64 << 10;
 
 /// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
@@ -133,7 +137,7 @@ impl<H> ListenerContext<H> {
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_timeout)
             .max_header_size(limits.header_bytes)
-            .max_buf_size(BUFFERED);
+            .max_buf_size(HTTP1_BUFFER);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -141,7 +145,7 @@ impl<H> ListenerContext<H> {
             .keep_alive_timeout(limits.stall)
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-            .max_send_buf_size(BUFFERED);
+            .max_send_buf_size(HTTP2_SEND_BUFFER);
         Self {
             slots: ConnectionSlots::new(limits.connections),
             limits,

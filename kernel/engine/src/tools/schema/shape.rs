@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
+use super::long_strings::STAND_IN_LEN;
 use super::{BadSchema, DEPTH_MAX, render_truncated};
 use crate::tools::uris;
 
@@ -33,6 +34,8 @@ pub(super) struct SchemaShape {
     work: u64,
     /// Patterns in it.
     pub(super) patterns: usize,
+    /// Whether a verdict depends on the characters of long strings, in place of their type alone.
+    pub(super) reads_long_strings: bool,
 }
 
 impl SchemaShape {
@@ -43,6 +46,7 @@ impl SchemaShape {
             height: 1,
             work: 1,
             patterns: survey.patterns,
+            reads_long_strings: survey.reads_long_strings,
         };
         survey.enqueue(schema);
         while let Some(part) = survey.queue.pop() {
@@ -79,6 +83,7 @@ struct Survey<'a> {
     documents: Vec<&'a Value>,
     anchors: HashMap<&'a str, Vec<&'a Value>>,
     patterns: usize,
+    reads_long_strings: bool,
     /// What has been costed; `None` while it is on the way.
     costs: HashMap<SchemaAddress, Option<Cost>>,
     /// What is looked at with parts of the value, still to be surveyed.
@@ -93,6 +98,7 @@ impl<'a> Survey<'a> {
             documents: vec![root],
             anchors: HashMap::new(),
             patterns: 0,
+            reads_long_strings: false,
             costs: HashMap::new(),
             queue: Vec::new(),
             queued: HashSet::new(),
@@ -139,6 +145,7 @@ impl<'a> Survey<'a> {
         }
         let lists = members.get("patternProperties").and_then(Value::as_object);
         self.patterns += lists.map_or(0, Map::len) + usize::from(text("pattern").is_some());
+        self.reads_long_strings |= members.iter().any(reads_long_strings);
     }
 
     fn enqueue(&mut self, part: &'a Value) {
@@ -257,6 +264,26 @@ impl<'a> Survey<'a> {
             name.is_empty() || id.is_some_and(|id| id.trim_end_matches('#').ends_with(last))
         };
         self.documents.iter().filter(named).copied().collect()
+    }
+}
+
+/// Whether this member, if it is a keyword, looks at the characters of long strings.
+fn reads_long_strings((keyword, value): (&String, &Value)) -> bool {
+    match keyword.as_str() {
+        "pattern" | "format" | "contentEncoding" | "contentMediaType" => value.is_string(),
+        "minLength" | "maxLength" => value.is_number(),
+        "uniqueItems" => value.as_bool() == Some(true),
+        "enum" | "const" => has_long_string(value),
+        _ => false,
+    }
+}
+
+fn has_long_string(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() >= STAND_IN_LEN,
+        Value::Array(items) => items.iter().any(has_long_string),
+        Value::Object(members) => members.values().any(has_long_string),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

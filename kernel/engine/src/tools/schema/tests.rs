@@ -57,6 +57,82 @@ fn a_mismatch_has_its_reason_and_path() {
     }
 }
 
+/// Long strings are decoded only where a keyword looks at their characters; the verdict is the same.
+#[test]
+fn a_long_string_is_judged_as_a_short_one() {
+    let long = |end: &str| format!("a\n{}{end}", "x".repeat(10_000));
+    for (part, fits, broken, keyword) in [
+        (
+            json!({"type": "string"}),
+            json!(long("")),
+            json!([long("")]),
+            "type",
+        ),
+        (
+            json!({"pattern": "y$"}),
+            json!(long("y")),
+            json!(long("")),
+            "pattern",
+        ),
+        (
+            json!({"maxLength": 10_002}),
+            json!(long("")),
+            json!(long("y")),
+            "maxLength",
+        ),
+        (
+            json!({"minLength": 10_003}),
+            json!(long("y")),
+            json!(long("")),
+            "minLength",
+        ),
+        (
+            json!({"const": long("")}),
+            json!(long("")),
+            json!(long("y")),
+            "const",
+        ),
+        (
+            json!({"not": {"enum": ["a", long("")]}}),
+            json!(long("y")),
+            json!(long("")),
+            "not",
+        ),
+        (
+            json!({"enum": ["a", "x".repeat(511)]}),
+            json!("a"),
+            json!(long("")),
+            "enum",
+        ),
+        (
+            json!({"not": {"uniqueItems": true}}),
+            json!([long(""), long("")]),
+            json!([long(""), long("y")]),
+            "not",
+        ),
+        (
+            json!({"propertyNames": {"type": "string"}, "required": [long("y")]}),
+            json!({long("y"): long("")}),
+            json!({long(""): long("y")}),
+            "required",
+        ),
+    ] {
+        let schema = json!({"type": "object", "properties": {"a": part}});
+        assert_eq!(
+            check(&schema, &json!({"a": fits, "b": long("")})),
+            Ok(()),
+            "{schema:.200}"
+        );
+        let args = json!({"b": long(""), "a": broken});
+        let found = self::keyword(&schema, &args);
+        assert_eq!(found.as_deref(), Some(keyword), "{schema:.200}");
+    }
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let half = format!(r#"{{"a":"{}\ud800"}}"#, long("").replace('\n', ""));
+    let refused = input(&schema).unwrap().check(&half).unwrap_err();
+    assert_eq!(refused.keyword, "json", "half of a surrogate pair");
+}
+
 /// Found by schemathesis: items beyond those of an older draft's list are a mismatch like any other.
 #[test]
 fn excess_items_are_reported() {
