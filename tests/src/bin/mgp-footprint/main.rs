@@ -27,6 +27,9 @@ const CELL: Duration = Duration::from_secs(120);
 /// Where clients of MCP-lite call.
 const LITE: &str = "/mcp-lite/v1/rpc";
 
+/// A line as files have it, in JSON: its escapes cost more than its letters.
+const CODE: &str = r#"    let value = table.get(\"name\").unwrap();\n"#;
+
 const OPEN_ENDPOINT: &str = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";
 
 struct Figure {
@@ -81,12 +84,18 @@ async fn instructions() -> Vec<Figure> {
     let kernel = Kernel::behind(&behind, folder, &config, &one_thread).await;
     let (mcp, lite) = (kernel.server_url("s"), kernel.url().replace("/mcp", LITE));
     let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(32));
+    let code = format!(r#"{{"text":"{}"}}"#, CODE.repeat(65_536 / CODE.len()));
     let cells = [
         ("call 32 B", &mcp, Request::call(Talk::Session, "echo", 32)),
         (
             "call 64 KiB",
             &mcp,
             Request::call(Talk::Session, "echo", 65_536),
+        ),
+        (
+            "code 64 KiB",
+            &mcp,
+            Request::with_arguments(Talk::Session, "echo", &code),
         ),
         (
             "stateless 32 B",
