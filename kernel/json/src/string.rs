@@ -38,33 +38,10 @@ pub fn unquote(json: &str) -> Option<Cow<'_, str>> {
 #[must_use]
 pub fn string_end(text: &[u8]) -> Option<usize> {
     // Long texts have an escape in each line, but fewer quotes.
-    let mut end = 0;
-    loop {
-        end += find_quote(text.get(end..)?)?;
-        let escapes = text[..end].iter().rev().take_while(|byte| **byte == b'\\');
-        if escapes.count() % 2 == 0 {
-            return Some(end);
-        }
-        end += 1;
-    }
-}
-
-/// The first quote. Most are near, where a look at eight bytes at once is faster than the call of a search.
-fn find_quote(text: &[u8]) -> Option<usize> {
-    const NEAR: usize = 32;
-    const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
-    const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
-    let (words, _) = text[..text.len().min(NEAR)].as_chunks();
-    for (index, word) in words.iter().enumerate() {
-        let zero_for_quote = u64::from_le_bytes(*word) ^ QUOTES;
-        let found = zero_for_quote.wrapping_sub(LOW_BITS) & !zero_for_quote & HIGH_BITS;
-        if found != 0 {
-            return Some(index * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let near = words.len() * 8;
-    memchr::memchr(b'"', &text[near..]).map(|far| near + far)
+    memchr::memchr_iter(b'"', text).find(|end| {
+        let escapes = text[..*end].iter().rev().take_while(|byte| **byte == b'\\');
+        escapes.count() % 2 == 0
+    })
 }
 
 /// Decodes escapes once (RFC 8259 §7). Invalid escapes stay; a lone surrogate becomes U+FFFD, as in readers that accept

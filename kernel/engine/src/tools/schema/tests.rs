@@ -127,6 +127,33 @@ fn a_long_string_is_judged_as_a_short_one() {
         let found = self::keyword(&schema, &args);
         assert_eq!(found.as_deref(), Some(keyword), "{schema:.200}");
     }
+    let draft_7 = "http://json-schema.org/draft-07/schema#";
+    let mail = format!("{}@example.com", "x".repeat(10_000));
+    for (part, fits, broken, keyword) in [
+        (
+            json!({"not": {"format": "regex"}}),
+            format!("{mail}("),
+            mail.clone(),
+            "not",
+        ),
+        (
+            json!({"contentEncoding": "base64"}),
+            "x".repeat(8_000),
+            mail.clone(),
+            "contentEncoding",
+        ),
+        (
+            json!({"contentMediaType": "application/json"}),
+            format!("{mail:?}"),
+            mail,
+            "contentMediaType",
+        ),
+    ] {
+        let schema = json!({"$schema": draft_7, "type": "object", "properties": {"a": part}});
+        assert_eq!(check(&schema, &json!({"a": fits})), Ok(()), "{schema}");
+        let found = self::keyword(&schema, &json!({"a": broken}));
+        assert_eq!(found.as_deref(), Some(keyword), "{schema}");
+    }
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let half = format!(r#"{{"a":"{}\ud800"}}"#, long("").replace('\n', ""));
     let refused = input(&schema).unwrap().check(&half).unwrap_err();
