@@ -53,7 +53,37 @@ fn parse_hex(digits: [u8; 2]) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A word with some of its characters escaped, each in one of the ways that JSON has.
+    fn escaped(word: &'static str) -> impl Strategy<Value = String> {
+        let ways = prop::collection::vec(0..32_u8, word.len());
+        ways.prop_map(move |ways| {
+            let characters = word.chars().zip(ways);
+            let written = characters.map(|(c, way)| match (way, c) {
+                (0, _) => format!("\\u{:04x}", u32::from(c)),
+                (1, _) => format!("\\u{:04X}", u32::from(c)),
+                (2..16, '/') => "\\/".to_owned(),
+                _ => c.to_string(),
+            });
+            written.collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_way_to_write_a_name_hides_it(
+            before in r#"([a-z"{}é]|\\n|\\"|\\\\|\\/|\\u00e9|\\u00){0,40}"#,
+            name in prop_oneof![escaped("_mgp/stream"), escaped("taskId")],
+            after in r#"([a-z"]|\\n|\\){0,40}"#,
+        ) {
+            let text = [before, name, after].concat();
+            let [stream, task] = can_contain_strings(text.as_bytes(), ["_mgp/stream", "taskId"]);
+            prop_assert!(stream || task, "{}", text);
+        }
+    }
 
     #[test]
     fn a_name_is_found_however_it_is_escaped() {
