@@ -362,7 +362,11 @@ fn every_attack_is_rejected_by_its_rule() {
                     !broken.reason.is_empty() && !broken.hint.is_empty(),
                     "{members}"
                 );
-                assert!(refused.error_code().is_some());
+                let code = match broken.rule {
+                    "duplicate" | "imitation" => Code::ServerExists,
+                    _ => Code::ValidationBlocked,
+                };
+                assert_eq!(refused.error_code(), Some(code), "{members}");
             }
             RegistrationRefusal::Malformed(_) => assert_eq!(refused.error_code(), None),
             RegistrationRefusal::Forbidden(_) => {
