@@ -38,6 +38,9 @@ pub fn can_contain_strings<const N: usize>(text: &[u8], words: [&str; N]) -> [bo
         for (found, word) in found.iter_mut().zip(words) {
             *found = *found || named.is_some_and(|named| word.contains(named));
         }
+        if found == [true; N] {
+            break;
+        }
     }
     found
 }
