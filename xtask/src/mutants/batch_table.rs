@@ -49,10 +49,9 @@ const fn other(module: &'static str, tests: &'static [&'static str]) -> Batch {
     }
 }
 
-/// The unit tests of validators and their attacks, except those that measure time.
+/// All tests of validators, except those that measure time.
 const VALIDATORS: &[&str] = &[
     "validators::",
-    "attack",
     "--skip=long_run_of_separators_is_read_once",
     "--skip=fast_check_misses_nothing",
 ];
@@ -100,7 +99,7 @@ pub(crate) const BATCHES: [Batch; 57] = [
     ),
     decision(
         "kernel/screening/src/validators/network",
-        &["validators::network", "attack"],
+        &["validators::network", "validators::tests::attacks"],
     ),
     decision("kernel/screening/src/validators/paths", VALIDATORS),
     decision("kernel/screening/src/validators/programs", VALIDATORS),
@@ -109,7 +108,7 @@ pub(crate) const BATCHES: [Batch; 57] = [
     decision("kernel/screening/src/validators/scripts", VALIDATORS),
     decision(
         "kernel/screening/src/validators/sql",
-        &["validators::sql", "attack"],
+        &["validators::sql", "validators::tests::attacks"],
     ),
     decision("kernel/engine/src/policy/risk", &["policy::risk"]),
     decision(
@@ -181,14 +180,6 @@ impl Batch {
             .into_iter()
             .find(|(folder, _)| is_below(self.module, folder))
             .expect("every batch lies in a package")
-    }
-
-    /// The test programs that guard it. The attacks of validators are outside of the library.
-    pub(crate) fn targets(&self) -> &'static [&'static str] {
-        match self.package() {
-            "mgp-screening" => &["--lib", "--test=validators"],
-            _ => &["--lib"],
-        }
     }
 
     /// Its files, as globs.

@@ -1,3 +1,5 @@
+mod attacks;
+
 use super::*;
 
 fn call<'a>(tool: &'a str, args: &'a str) -> ScreenedCall<'a> {

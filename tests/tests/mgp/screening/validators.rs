@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use crate::scene::made::{NEWEST, agent, agent_of, kernel, reached, tool};
 
-const ATTACKS: &str = include_str!("../../../../kernel/screening/tests/validators/attacks.txt");
-const HARMLESS: &str = include_str!("../../../../kernel/screening/tests/validators/harmless.txt");
+const ATTACKS: &str =
+    include_str!("../../../../kernel/screening/src/validators/tests/attacks/attacks.txt");
+const HARMLESS: &str =
+    include_str!("../../../../kernel/screening/src/validators/tests/attacks/harmless.txt");
 
 /// Every so many lines of the corpus go through a kernel; all of them are in the engine's test.
 const SAMPLE: usize = 7;

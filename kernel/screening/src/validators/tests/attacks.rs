@@ -1,12 +1,11 @@
 //! Tests the validators against a corpus: the calls of `attacks.txt` must be rejected, the similar calls of
 //! `harmless.txt` must pass. A line is `[validator, tool, arguments]`.
-#![allow(clippy::unwrap_used)]
 
-use mgp_screening::{ScreenedCall, ScreeningRejection, Validators};
+use super::{ScreenedCall, ScreeningRejection, Validators};
 use serde_json::value::RawValue;
 
-const ATTACKS: &str = include_str!("validators/attacks.txt");
-const HARMLESS: &str = include_str!("validators/harmless.txt");
+const ATTACKS: &str = include_str!("attacks/attacks.txt");
+const HARMLESS: &str = include_str!("attacks/harmless.txt");
 
 /// Harmless calls that are rejected, each with the reason why that is accepted.
 const FALSE_ALARMS: [(&str, &str); 5] = [
@@ -152,18 +151,18 @@ fn hostile_texts_are_checked_in_bounded_time() {
 const PARTS: [(&str, &str, &str); 3] = [
     (
         "first",
-        include_str!("validators/blind/attacks_first.txt"),
-        include_str!("validators/blind/harmless_first.txt"),
+        include_str!("attacks/blind/attacks_first.txt"),
+        include_str!("attacks/blind/harmless_first.txt"),
     ),
     (
         "second",
-        include_str!("validators/blind/attacks_second.txt"),
-        include_str!("validators/blind/harmless_second.txt"),
+        include_str!("attacks/blind/attacks_second.txt"),
+        include_str!("attacks/blind/harmless_second.txt"),
     ),
     (
         "third",
-        include_str!("validators/blind/attacks_third.txt"),
-        include_str!("validators/blind/harmless_third.txt"),
+        include_str!("attacks/blind/attacks_third.txt"),
+        include_str!("attacks/blind/harmless_third.txt"),
     ),
 ];
 
