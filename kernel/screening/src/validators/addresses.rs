@@ -187,7 +187,10 @@ pub(super) fn internal_v4_reason(ip: Ipv4Addr) -> Option<&'static str> {
 /// The reason for IPv6 blocks, including every form that embeds an IPv4 address.
 pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
     let s = ip.segments();
-    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    let v4 = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
     if ip.is_loopback() || ip.is_unspecified() {
         return Some("this machine");
     }
@@ -319,6 +322,161 @@ mod tests {
             "2002:808:808::1",
         ] {
             assert_eq!(internal_v6_reason(open.parse().unwrap()), None, "{open}");
+        }
+    }
+
+    /// MGP-060: addresses of each block, inside and beside it, with the block's reason.
+    #[test]
+    fn every_block_has_its_reason() {
+        let v4 = [
+            ("169.254.169.254", "a metadata"),
+            ("169.254.169.253", "a link-local"),
+            ("169.254.168.254", "a link-local"),
+            ("100.100.100.200", "a metadata"),
+            ("100.100.100.201", "a provider's"),
+            ("100.100.101.200", "a provider's"),
+            ("168.63.129.16", "a metadata"),
+            ("168.63.129.17", ""),
+            ("192.0.0.170", "an address of a protocol"),
+            ("192.0.1.1", ""),
+            ("192.0.2.1", "a reserved"),
+            ("198.51.100.1", "a reserved"),
+            ("203.0.113.1", "a reserved"),
+            ("198.17.255.255", ""),
+            ("198.18.0.0", "a reserved"),
+            ("198.19.255.255", "a reserved"),
+            ("198.20.0.0", ""),
+            ("192.88.99.1", "a reserved"),
+            ("172.16.0.1", "a private"),
+            ("192.168.0.1", "a private"),
+            ("127.0.0.1", "this machine"),
+            ("239.255.255.255", "a multicast"),
+            ("240.0.0.0", "a reserved or"),
+        ];
+        for (address, block) in v4 {
+            let reason = internal_v4_reason(address.parse().unwrap()).unwrap_or_default();
+            assert!(
+                reason.starts_with(block) && block.is_empty() == reason.is_empty(),
+                "{address} {reason}"
+            );
+        }
+        let v6 = [
+            ("::", "this machine"),
+            ("::1", "this machine"),
+            ("::10.0.0.1", "a private"),
+            ("::ffff:10.0.0.1", "a private"),
+            ("::ffff:0:10.0.0.1", "a private"),
+            ("64:ff9b::10.0.0.1", "a private"),
+            ("2606::5efe:10.0.0.1", "a private"),
+            ("2606::200:5efe:10.0.0.1", "a private"),
+            ("2606::100:5efe:10.0.0.1", ""),
+            ("::ffff:8.8.8.8", ""),
+            ("2606::5efe:8.8.8.8", ""),
+            ("64:ff9b:1::8.8.8.8", "a private"),
+            ("2002:a00:1::", "a private"),
+            ("2001:0:808:808::f5ff:fffe", "a private"),
+            ("2001:0:a00:1::f7f7:f7f7", "a private"),
+            ("2001:0:808:808::f7f7:f7f7", ""),
+            ("2001:1:a00:1::f5ff:fffe", ""),
+            ("fd00:ec2::254", "a metadata"),
+            ("fd00:ec3::254", "a private"),
+            ("fbff::1", ""),
+            ("fc00::1", "a private"),
+            ("fdff::1", "a private"),
+            ("fe7f::1", ""),
+            ("fe80::1", "a link-local"),
+            ("febf::1", "a link-local"),
+            ("fec0::1", "a site-local"),
+            ("feff::1", "a site-local"),
+            ("ff00::1", "a multicast"),
+            ("ffff::1", "a multicast"),
+            ("2001:db8::1", "a reserved"),
+            ("2001:db9::1", ""),
+            ("3fff::1", "a reserved"),
+            ("100::1", "a reserved"),
+            ("100:0:0:1::1", ""),
+            ("5f00::1", "a reserved"),
+        ];
+        for (address, block) in v6 {
+            let reason = internal_v6_reason(address.parse().unwrap()).unwrap_or_default();
+            assert!(
+                reason.starts_with(block) && block.is_empty() == reason.is_empty(),
+                "{address} {reason}"
+            );
+        }
+    }
+
+    /// MGP-060: a name is compared by whole labels, in any case, with or without the dot at its end.
+    #[test]
+    fn names_are_internal_by_their_labels() {
+        for name in [
+            "metadata",
+            "Metadata.Google.Internal.",
+            "host.docker.internal",
+            "LOCALHOST",
+            "loopback",
+            "printer.local",
+            "fritz.box",
+            "nas.fritz.box",
+            "lvh.me",
+            "a.lvh.me.",
+            "10.0.0.1.nip.io",
+            "app.10.0.0.1.nip.io",
+            "10-0-0-1.nip.io",
+            "app-10-0-0-1.nip.io",
+            "www-app.app-10-0-0-1.nip.io",
+            "0a000001.nip.io",
+            "app.nip.io",
+            "08080808a.nip.io",
+            "8080808.nip.io",
+        ] {
+            assert!(internal_name_reason(name).is_some(), "{name}");
+        }
+        for name in [
+            "home",
+            "local",
+            "example.com",
+            "xlocal.example",
+            "notfritz.box",
+            "alvh.me",
+            "nip.io",
+            "www.nip.io",
+            "8.8.8.8.nip.io",
+            "app.8-8-8-8.nip.io",
+            "08080808.nip.io",
+        ] {
+            assert_eq!(internal_name_reason(name), None, "{name}");
+        }
+    }
+
+    /// MGP-060: numbers fill an address as the C library fills it; longer or more are no address.
+    #[test]
+    fn numbers_of_each_notation_fill_an_address() {
+        let is_read =
+            |host: &str, as_ip: [u8; 4]| possible_v4_addresses(host).contains(&as_ip.into());
+        for (host, ip) in [
+            ("1.2.3.4", [1, 2, 3, 4]),
+            ("1.2.3.4.", [1, 2, 3, 4]),
+            ("1.2.772", [1, 2, 3, 4]),
+            ("1.131844", [1, 2, 3, 4]),
+            ("16909060", [1, 2, 3, 4]),
+            ("257.258.3.260", [1, 2, 3, 4]),
+            ("1.16777217", [1, 0, 0, 1]),
+            ("0x7f.1", [127, 0, 0, 1]),
+            ("0X7F.0x", [127, 0, 0, 0]),
+            ("0b1111111.1", [127, 0, 0, 1]),
+            ("0o177.1", [127, 0, 0, 1]),
+            ("0177.1", [127, 0, 0, 1]),
+            ("0177.1", [177, 0, 0, 1]),
+            ("0.0.0.0", [0, 0, 0, 0]),
+        ] {
+            assert!(is_read(host, ip), "{host} {ip:?}");
+        }
+        let long = |zeros: usize| format!("{}1.0.0.1", "0".repeat(zeros));
+        assert!(is_read(&long(73), [1, 0, 0, 1]));
+        for host in ["", ".", "1.2.3.4.5", "a.1", "0xg.1", "1..2.", &long(74)] {
+            let read = possible_v4_addresses(host);
+            assert!(read.is_empty(), "{host} {read:?}");
         }
     }
 

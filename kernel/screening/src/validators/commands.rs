@@ -213,6 +213,56 @@ mod tests {
         }
     }
 
+    /// MGP-058: a backslash inside double quotes escapes four characters, and stands for itself before others.
+    #[test]
+    fn backslashes_are_read_as_a_shell_reads_them() {
+        let line = r#"echo "a\"b" "c\nd" "\$e" "\`f" "g\\h" '\"'"#;
+        let words = ["echo", "a\"b", "c\\nd", "$e", "`f", "g\\h", "\\\""];
+        assert_eq!(split_words(line).unwrap(), words);
+    }
+
+    /// MGP-058: one bar joins two commands, other operators are rejected.
+    #[test]
+    fn pipeline_is_split_at_single_bars() {
+        assert_eq!(
+            split_pipeline("a b|c").unwrap(),
+            [vec!["a", "b"], vec!["c"]]
+        );
+        for other in ["a || b", "a |& b"] {
+            assert_eq!(split_pipeline(other).unwrap_err().rule, "metacharacter");
+        }
+    }
+
+    /// MGP-058: braces are text unless they list or count, or their end is out of sight.
+    #[test]
+    fn only_braces_that_expand_are_rejected() {
+        let far = |len| format!("echo {{{}", "a".repeat(len));
+        for plain in ["echo {}", "echo {a}", "echo {a", "echo {a b,c}", &far(63)] {
+            assert!(split_words(plain).is_ok(), "{plain}");
+        }
+        for expanded in ["echo {a,b}", "echo {1..3}", "echo {a,b", &far(64)] {
+            assert!(split_words(expanded).is_err(), "{expanded}");
+        }
+    }
+
+    /// MGP-058: parts without words are skipped, but counted.
+    #[test]
+    fn part_is_found_with_its_start() {
+        let words = vec!["ls".to_owned(), "x".to_owned()];
+        let text = "a;; 'ls' x|b";
+        assert_eq!(first_unquoted_part(text, 1), Some((3, words)));
+        assert_eq!(first_unquoted_part(text, 12), None);
+        assert_eq!(first_unquoted_part(text, 13), None);
+    }
+
+    /// MGP-058: a command has at most 4,096 words.
+    #[test]
+    fn one_word_too_many_is_rejected() {
+        let most = "a ".repeat(WORDS_MAX);
+        assert_eq!(split_words(&most).unwrap().len(), WORDS_MAX);
+        assert!(split_words(&format!("{most}a")).is_err());
+    }
+
     proptest! {
         /// MGP-058: a quoted text is one word.
         #[test]

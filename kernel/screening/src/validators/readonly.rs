@@ -74,8 +74,7 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
         ));
     }
     let words = roles::split_words(call.tool);
-    let database =
-        roles::is_database_name(&words) || call.side_effects.iter().any(|e| e == "database");
+    let database = roles::is_database_name(&words);
     let runs = roles::is_command_name(&words);
     for leaf in &args.leaves {
         if let Some(finding) = check_leaf(leaf, args, database, runs) {

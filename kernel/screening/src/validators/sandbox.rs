@@ -175,10 +175,7 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let exempt = value == "/dev/null"
         || value.contains("://") && !value.to_ascii_lowercase().starts_with("file:");
     let spaced = value.contains(char::is_whitespace) && !value.starts_with(['/', '~', '.']);
-    // `HEAD~2..main` and `a..b` are ranges, not paths.
-    let climbs = value.split(['/', '\\']).any(|part| part.trim() == "..");
-    let range = value.contains("..") && !climbs && !value.starts_with(['/', '~', '\\']);
-    if looks && !exempt && !spaced && !range {
+    if looks && !exempt && !spaced {
         return paths::check(value, roots);
     }
     None
@@ -276,4 +273,106 @@ fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    /// MGP-058: a word is a path if a program would open it as one.
+    #[test]
+    fn words_that_are_paths_stay_below_the_roots() {
+        let roots = ["/srv/project".to_owned()];
+        for outside in [
+            "/etc/passwd",
+            "/etc/a b",
+            "/etc/a..b",
+            "~/notes",
+            "~/a b",
+            "\\etc\\passwd",
+            "../x",
+            "../a b",
+            "src/../../x",
+            "a..%2f..%2f..%2fx",
+            "src/.ssh/key",
+            ".ssh/key",
+            "C:\\a",
+            "c:/a",
+            "file:///etc/passwd",
+            "FILE:/etc/passwd",
+            "%2E%2E/x",
+            "--file=/etc/passwd",
+            "-f/etc/passwd",
+            "-f~/x",
+        ] {
+            assert!(check_operand(outside, &roots).is_some(), "{outside}");
+        }
+        for inside in [
+            "/srv/project/a",
+            "--file=/srv/project/a",
+            "/dev/null",
+            "https://example.com/.ssh/key",
+            "see ../x",
+            "x=/etc/passwd",
+            "HEAD~2..main",
+            "a...b",
+            "c:a",
+            "-f",
+        ] {
+            let found = check_operand(inside, &roots);
+            assert!(found.is_none(), "{inside} {found:?}");
+        }
+    }
+
+    /// MGP-058: the script of `sed` and `awk` is found behind their options.
+    #[test]
+    fn scripts_are_no_paths() {
+        for (line, script) in [
+            ("sed -n /a/,/b/p x", Some(2)),
+            ("/usr/bin/awk /a/ x", Some(1)),
+            ("sed -e /a/p x", None),
+            ("sed -f /etc/x y", None),
+            ("sed --expression=/a/p x", None),
+            ("awk -F : /a/ x", None),
+            ("awk -v a=1 /a/ x", None),
+            ("cat /a/ x", None),
+            ("sed", None),
+        ] {
+            assert_eq!(script_index(&words(line)), script, "{line}");
+        }
+        assert!(check_operands(&words("sed -n /a/,/b/p x"), &["/srv".to_owned()]).is_none());
+    }
+
+    /// MGP-058: programs of known folders may be named by their path, and servers start like commands.
+    #[test]
+    fn servers_start_from_known_folders_without_dangerous_words() {
+        let is_refused = |line| check_start_command(&words(line), &["/srv".to_owned()]).is_some();
+        for line in ["node server.js", "/usr/bin/node server.js", "/srv/tool a"] {
+            assert!(!is_refused(line), "{line}");
+        }
+        for line in [
+            "rm -rf x",
+            "node /etc/server.js",
+            "/opt/x/../../tmp/tool a",
+            "/tmp/tool a",
+            "/usr/bin/../../tmp/tool a",
+        ] {
+            assert!(is_refused(line), "{line}");
+        }
+    }
+
+    /// MGP-058: variables of Windows have at least two capitals between percent signs.
+    #[test]
+    fn variables_of_windows_are_found() {
+        for line in ["%COMSPEC% /k", "type %A_B%"] {
+            assert!(find_windows_variable(line).is_some(), "{line}");
+        }
+        for line in ["5%A%x", "%ab%", "100% OF 5%", "%HOME"] {
+            assert!(find_windows_variable(line).is_none(), "{line}");
+        }
+    }
 }
