@@ -320,9 +320,6 @@ fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
         let quoted = at > 0 && tokens.get(at - 1) == Some(&Token::Sign('$'));
         match word(at) {
             "into" => return write_finding("INTO"),
-            "insert" | "merge" | "replace" if word(at + 1) == "into" => {
-                return write_finding("a part of it");
-            }
             "insert" | "delete" | "update" | "merge" | "create" | "drop" | "alter" | "truncate"
             | "execute"
                 if opens && !called =>
@@ -336,7 +333,7 @@ fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
             }
             // Some databases need no semicolon between statements.
             "update" if (2..5).any(|n| word(at + n) == "set") => return write_finding("UPDATE"),
-            "insert" if !called && (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
+            "insert" if (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
                 return write_finding("INSERT");
             }
             first if BATCHED.contains(&first) && can_begin_statement(tokens, at) => {
@@ -659,6 +656,17 @@ mod tests {
             "SELECT 1 CREATE UNIQUE INDEX i ON t(a)",
             "SELECT 1 GRANT ALL ON t TO x",
             "SELECT 1 BULK INSERT t FROM 'x'",
+            "SELECT a, b UPDATE t SET c=1",
+            "SELECT a, b REPLACE INTO t VALUES (1)",
+            "SELECT a FROM t FOR KEY SHARE",
+            "SELECT a FROM t FOR NO KEY UPDATE",
+            "SELECT a FROM t LOCK IN SHARE MODE",
+            "SELECT NEXT VALUE FOR s",
+            "SELECT PREVIOUS VALUE FOR s",
+            "SELECT s.nextval FROM dual",
+            "SELECT @a := 1",
+            "SELECT 1 \\g x",
+            "BEGIN DECLARE a INT",
         ] {
             assert!(check(text).is_some(), "{text}");
         }
@@ -673,10 +681,86 @@ mod tests {
             "SELECT \"update\" FROM t",
             "SELECT $$drop table t$$",
             "SELECT a FROM t WHERE b = $1 AND c = $2",
+            "BEGIN TRANSACTION",
+            "SELECT (truncate(a, 1)) FROM t",
+            "SELECT a insert FROM t",
+            "SELECT substring(a FROM 1 FOR no) FROM t",
             "SELECT a grant, b kill FROM t backup LEFT JOIN u ON 1=1",
             "SELECT d.a FROM backup d JOIN grant g ON d.a = g.a WHERE delete IS NULL ORDER BY delete DESC",
         ] {
             assert_eq!(check(text), None, "{text}");
+        }
+    }
+
+    /// MGP-059: a write that only one database sees behind its comments and strings.
+    #[test]
+    fn write_of_each_dialect_is_found() {
+        for text in [
+            // MySQL, where two dashes are followed by a space.
+            r"SELECT 5--1,'\'';DROP TABLE t;-- '",
+            "SELECT 5--1 #'\n;DROP TABLE t -- '",
+            // PostgreSQL.
+            "SELECT $$'$$ /*'/* */ ' */;DROP TABLE t -- '",
+            // SQL Server.
+            "SELECT ['] /*'/* */ ' */;DROP TABLE t -- '",
+            // Others with comments and escapes of MySQL.
+            "SELECT 5--'\n#\"\n;DROP TABLE t -- \"'",
+            "SELECT 5--\"\n,'\\'';DROP TABLE t -- \"'",
+        ] {
+            assert!(check(text).is_some(), "{text}");
+        }
+    }
+
+    /// MGP-059: statements are distinguished from sentences with the same words.
+    #[test]
+    fn statements_are_no_sentences() {
+        for statement in [
+            "SELECT 1",
+            "SELECT a, b FROM t",
+            "WITH x AS (SELECT 1) TABLE x",
+            "WITH x AS (INSERT INTO t TABLE u)",
+            "WITH x AS (DELETE FROM t)",
+            "WITH x AS (UPDATE t SET a = 1)",
+            "INSERT INTO t VALUES (1)",
+            "INSERT INTO t SELECT 1",
+            "UPDATE t SET a = 1",
+            "DELETE FROM t",
+            "DELETE FROM t u WHERE a",
+            "DELETE FROM old t;",
+            "DROP TABLE t",
+            "CREATE TABLE t (a int)",
+            "DROP TABLE IF EXISTS t",
+            "ALTER TABLE t ADD c",
+            "DROP SCHEMA s CASCADE",
+            "GRANT ALL ON t TO x",
+            "REVOKE ALL ON t FROM x",
+            "MERGE INTO t",
+            "VACUUM",
+            "ATTACH 'x' AS y",
+        ] {
+            assert!(is_statement(statement), "{statement}");
+        }
+        for sentence in [
+            "",
+            "select one of them",
+            "select a thing",
+            "with select care",
+            "with it as a gift",
+            "insert into the box",
+            "update the set",
+            "update a = b",
+            "delete from the list please",
+            "delete all where",
+            "delete it;",
+            "create table in the garden",
+            "drop it",
+            "grant access to x",
+            "grant money from x",
+            "grant all on",
+            "merge this",
+            "vacuum the whole living room",
+        ] {
+            assert!(!is_statement(sentence), "{sentence}");
         }
     }
 
