@@ -381,11 +381,10 @@ fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
         if tokens.get(at + 1) != Some(&open) || is_column_list(tokens, &pairs, at) {
             return None;
         }
-        let before = at.checked_sub(1).and_then(|b| tokens.get(b));
-        let schema = at.checked_sub(2).and_then(|b| tokens.get(b));
         let (name, quoted) = match &tokens[at] {
-            Token::Word(name) => (name.clone(), false),
-            Token::Quoted(name) => (name.to_lowercase(), true),
+            Token::Word(name) => (name.as_str(), false),
+            // Where case counts, another one names another function.
+            Token::Quoted(name) => (name.as_str(), true),
             Token::Sign(_) => return None,
         };
         // An Oracle join: `a.b(+)`.
@@ -394,20 +393,30 @@ fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
         {
             return None;
         }
-        let (own, last) = match (before, schema) {
-            (Some(Token::Sign('.')), Some(Token::Word(schema))) => {
-                (OWN_SCHEMAS.contains(&schema.as_str()), name.as_str())
-            }
-            (Some(Token::Sign('.')), _) => (false, name.as_str()),
-            _ => match name.rsplit_once('.') {
-                Some((schema, last)) if !quoted => (OWN_SCHEMAS.contains(&schema), last),
-                _ => (true, name.as_str()),
-            },
+        let before = schema_before(tokens, at);
+        let (schema, last) = match (before, name.rsplit_once('.')) {
+            (None, Some((schema, last))) if !quoted => (Some(schema), last),
+            (before, _) => (before, name),
         };
-        let known = own && FUNCTIONS.contains(last) || FUNCTIONS.contains(name.as_str()) && !quoted;
-        let word = !quoted && LANGUAGE.contains(name.as_str());
-        (!known && !word).then(|| write_finding(&format!("the function {name}()")))?
+        let is_own = schema.is_none_or(|schema| OWN_SCHEMAS.contains(&schema));
+        // Some are listed with their schema.
+        let is_bare = before.is_none() && !quoted;
+        let is_known = is_own && FUNCTIONS.contains(last)
+            || is_bare && (FUNCTIONS.contains(name) || LANGUAGE.contains(name));
+        (!is_known).then(|| write_finding(&format!("the function {name}()")))?
     })
+}
+
+/// The schema of a name, if it is a token of its own: `a .f()`, `a. f()`, `"a".f()`.
+fn schema_before(tokens: &[Token], at: usize) -> Option<&str> {
+    match tokens.get(at.checked_sub(1)?)? {
+        Token::Word(word) => word.strip_suffix('.'),
+        Token::Sign('.') => match at.checked_sub(2).and_then(|at| tokens.get(at)) {
+            Some(Token::Word(schema) | Token::Quoted(schema)) => Some(schema),
+            Some(Token::Sign(_)) | None => Some(""),
+        },
+        Token::Quoted(_) | Token::Sign(_) => None,
+    }
 }
 
 /// True if the parenthesis after a name is a list of columns and no call: `t(a, b) AS (SELECT`, `AS t(a)`,
@@ -423,9 +432,9 @@ fn is_column_list(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
             && (matches!(word(at + 1), "select" | "with" | "values" | "table")
                 || tokens.get(at + 1) == Some(&Token::Sign('(')))
     };
-    let materialized = match word(close + 2) {
-        "materialized" => 1,
-        "not" if word(close + 3) == "materialized" => 2,
+    let materialized = match (word(close + 2), word(close + 3)) {
+        ("materialized", _) => 1,
+        ("not", "materialized") => 2,
         _ => 0,
     };
     if word(close + 1) == "as" && begins(close + 2 + materialized) {
@@ -667,6 +676,19 @@ mod tests {
             "SELECT @a := 1",
             "SELECT 1 \\g x",
             "BEGIN DECLARE a INT",
+            "SELECT evil.lower(1)",
+            "SELECT evil .lower(1)",
+            "SELECT evil. lower(1)",
+            "SELECT \"evil\".lower(1)",
+            "SELECT evil.\"lower\"(1)",
+            "SELECT \"evil\".\"lower\"(1)",
+            "SELECT evil .values(1)",
+            "SELECT evil.pg_catalog.lower(1)",
+            "SELECT \"pg_catalog.lower\"(1)",
+            "SELECT \"LOWER\"(1)",
+            "SELECT \"values\"(1)",
+            "SELECT DISTINCT (a) evil(b) FROM t",
+            "SELECT evil(a) AS b",
         ] {
             assert!(check(text).is_some(), "{text}");
         }
@@ -682,6 +704,15 @@ mod tests {
             "SELECT $$drop table t$$",
             "SELECT a FROM t WHERE b = $1 AND c = $2",
             "BEGIN TRANSACTION",
+            "SELECT \"lower\"(a), pg_catalog.lower(a), pg_catalog .lower(a) FROM t",
+            "SELECT \"pg_catalog\".lower(a), pg_catalog.\"lower\"(a) FROM t",
+            "SELECT dbms_lob.getlength(a) FROM t WHERE a IN (1)",
+            "WITH t(a) AS ((SELECT 1)) SELECT a FROM t",
+            "WITH t(a) AS MATERIALIZED (SELECT 1) SELECT a FROM t",
+            "WITH t(a) AS NOT MATERIALIZED (SELECT 1) SELECT a FROM t",
+            "SELECT a FROM (VALUES (1)) t(a)",
+            "SELECT a FROM u AS t(a)",
+            "SELECT a.b FROM a, c WHERE a.b = c.b(+)",
             "SELECT (truncate(a, 1)) FROM t",
             "SELECT a insert FROM t",
             "SELECT substring(a FROM 1 FOR no) FROM t",
