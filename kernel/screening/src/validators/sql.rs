@@ -704,6 +704,11 @@ mod tests {
             "SELECT $$drop table t$$",
             "SELECT a FROM t WHERE b = $1 AND c = $2",
             "BEGIN TRANSACTION",
+            "SELECT backup x FROM t",
+            "SELECT 1 /*M drop table t*/",
+            "SELECT 1 /*x! drop table t*/",
+            "/*!50000 SELECT 1 */",
+            "SELECT [lower](a) FROM t",
             "SELECT \"lower\"(a), pg_catalog.lower(a), pg_catalog .lower(a) FROM t",
             "SELECT \"pg_catalog\".lower(a), pg_catalog.\"lower\"(a) FROM t",
             "SELECT dbms_lob.getlength(a) FROM t WHERE a IN (1)",
@@ -727,6 +732,11 @@ mod tests {
     #[test]
     fn write_of_each_dialect_is_found() {
         for text in [
+            "SELECT 1 # 2; DROP TABLE t",
+            "SELECT a[1; DROP TABLE t; --]",
+            "SELECT 1 # \"\n\" --'\n;DROP TABLE t -- '\"",
+            "/*M!100100 DROP TABLE t */",
+            "/*!50000 SELECT 1 */; DROP TABLE t",
             // MySQL, where two dashes are followed by a space.
             r"SELECT 5--1,'\'';DROP TABLE t;-- '",
             "SELECT 5--1 #'\n;DROP TABLE t -- '",
