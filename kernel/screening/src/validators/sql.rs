@@ -72,32 +72,6 @@ const TRANSACTIONS: [&str; 9] = [
     "not",
 ];
 
-/// Objects of defining statements.
-const OBJECTS: [&str; 22] = [
-    "table",
-    "database",
-    "schema",
-    "view",
-    "index",
-    "user",
-    "role",
-    "procedure",
-    "function",
-    "trigger",
-    "sequence",
-    "login",
-    "temp",
-    "temporary",
-    "proc",
-    "unique",
-    "clustered",
-    "type",
-    "synonym",
-    "event",
-    "server",
-    "materialized",
-];
-
 /// Words that may follow the name of a column.
 const AFTER_NAMES: [&str; 15] = [
     "from", "as", "and", "or", "where", "is", "in", "like", "not", "between", "order", "group",
@@ -128,26 +102,33 @@ const AFTER_TABLES: [&str; 19] = [
 ];
 
 /// Words that need a continuation: the word after them begins no statement.
-const BEFORE_NAMES: [&str; 24] = [
+const BEFORE_NAMES: [&str; 22] = [
     "select", "distinct", "all", "from", "join", "by", "where", "having", "and", "or", "not", "as",
-    "on", "in", "like", "between", "is", "when", "then", "else", "case", "with", "using", "limit",
+    "on", "in", "like", "between", "is", "when", "then", "else", "case", "with",
 ];
 
 /// First words of statements of SQL Server, which needs no semicolon before them.
-const BATCHED: [&str; 14] = [
+const BATCHED: [&str; 21] = [
+    "alter",
     "backup",
     "bulk",
+    "create",
     "dbcc",
     "delete",
     "deny",
+    "drop",
     "exec",
     "execute",
     "grant",
+    "insert",
     "kill",
+    "merge",
     "reconfigure",
     "restore",
     "revoke",
     "shutdown",
+    "truncate",
+    "update",
     "waitfor",
 ];
 
@@ -277,7 +258,7 @@ fn check_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
     if first == "pragma" {
         return check_pragma(tokens);
     }
-    if matches!(first, "show" | "describe" | "desc" | "use" | "help") {
+    if matches!(first, "show" | "describe" | "desc" | "help") {
         return None;
     }
     if first == "begin"
@@ -317,7 +298,6 @@ fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
                 "analyze" | "explain" | "begin" | "verbose" | "plan" | "then"
             );
         let called = tokens.get(at + 1) == Some(&Token::Sign('('));
-        let quoted = at > 0 && tokens.get(at - 1) == Some(&Token::Sign('$'));
         match word(at) {
             "into" => return write_finding("INTO"),
             "insert" | "delete" | "update" | "merge" | "create" | "drop" | "alter" | "truncate"
@@ -326,15 +306,8 @@ fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
             {
                 return write_finding(&word(at).to_uppercase());
             }
-            "drop" | "create" | "alter" | "truncate"
-                if OBJECTS.contains(&word(at + 1)) && !quoted =>
-            {
-                return write_finding(&word(at).to_uppercase());
-            }
-            // Some databases need no semicolon between statements.
-            "update" if (2..5).any(|n| word(at + n) == "set") => return write_finding("UPDATE"),
-            "insert" if (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
-                return write_finding("INSERT");
+            "create" if word(at + 1) == "or" && matches!(word(at + 2), "alter" | "replace") => {
+                return write_finding("CREATE");
             }
             first if BATCHED.contains(&first) && can_begin_statement(tokens, at) => {
                 return write_finding(&first.to_uppercase());
@@ -666,6 +639,16 @@ mod tests {
             "SELECT 1 GRANT ALL ON t TO x",
             "SELECT 1 BULK INSERT t FROM 'x'",
             "SELECT a, b UPDATE t SET c=1",
+            "SELECT a, b UPDATE STATISTICS t",
+            "SELECT a, b INSERT t (a) VALUES (1)",
+            "SELECT a, b MERGE t USING u ON 1=1",
+            "SELECT a AS limit DROP TABLE t",
+            "SELECT 1 CREATE ASSEMBLY a FROM 'x'",
+            "SELECT 1 CREATE OR ALTER PROC p AS SELECT 1",
+            "SELECT 1 ALTER AUTHORIZATION ON t TO u",
+            "USE d DROP TABLE t",
+            "USE d EXEC p",
+            "USE [d] SELECT evil()",
             "SELECT a, b REPLACE INTO t VALUES (1)",
             "SELECT a FROM t FOR KEY SHARE",
             "SELECT a FROM t FOR NO KEY UPDATE",
@@ -705,6 +688,10 @@ mod tests {
             "SELECT a FROM t WHERE b = $1 AND c = $2",
             "BEGIN TRANSACTION",
             "SELECT backup x FROM t",
+            "SELECT a update, b create, c drop, d alter, e merge FROM t ORDER BY create, update DESC",
+            "SELECT a FROM t WHERE create OR x",
+            "USE d",
+            "USE [d] SELECT 1",
             "SELECT 1 /*M drop table t*/",
             "SELECT 1 /*x! drop table t*/",
             "/*!50000 SELECT 1 */",
