@@ -491,7 +491,8 @@ fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
                     &chars,
                     at,
                     c,
-                    dialect.backslash && c != '`' || is_escape_string(&out, &chars, at),
+                    dialect.backslash && c != '`'
+                        || dialect.dollar && is_escape_string(&out, &chars, at),
                 );
                 out.push(Token::Quoted(quoted_text(&chars, at + 1, end)));
                 end
@@ -688,6 +689,7 @@ mod tests {
             "SELECT a FROM t WHERE b = $1 AND c = $2",
             "BEGIN TRANSACTION",
             "SELECT backup x FROM t",
+            "SELECT E'it\\'s here' FROM t",
             "SELECT a update, b create, c drop, d alter, e merge FROM t ORDER BY create, update DESC",
             "SELECT a FROM t WHERE create OR x",
             "USE d",
@@ -719,6 +721,9 @@ mod tests {
     #[test]
     fn write_of_each_dialect_is_found() {
         for text in [
+            "SELECT 'a''b'; DROP TABLE t",
+            "WITH t(e) AS (SELECT 1) SELECT e'\\' FROM t; DROP TABLE t; --'",
+            "SELECT 1 # 2, E'\\''; DROP TABLE t; --'",
             "SELECT 1 # 2; DROP TABLE t",
             "SELECT a[1; DROP TABLE t; --]",
             "SELECT 1 # \"\n\" --'\n;DROP TABLE t -- '\"",

@@ -8,7 +8,7 @@ const ATTACKS: &str = include_str!("attacks/attacks.txt");
 const HARMLESS: &str = include_str!("attacks/harmless.txt");
 
 /// Harmless calls that are rejected, each with the reason why that is accepted.
-const FALSE_ALARMS: [(&str, &str); 5] = [
+const FALSE_ALARMS: [(&str, &str); 6] = [
     (
         r#"["sandbox","run_command",{"command":"python3 script.py --count 3"}]"#,
         "an interpreter runs whatever its file says, and the agent may have written it",
@@ -28,6 +28,10 @@ const FALSE_ALARMS: [(&str, &str); 5] = [
     (
         r#"["network_restricted","write_file",{"path":"README.md","content":"Open http://localhost:3000 when the server is up."}]"#,
         "a URL in a longer text may be followed by an agent behind the tool; a mention looks the same",
+    ),
+    (
+        r#"["readonly","query",{"sql":"SELECT a FROM t WHERE b = E'x\\'y; DELETE'"}]"#,
+        "PostgreSQL reads one string; SQLite a column E, its new name, and a second statement",
     ),
 ];
 
