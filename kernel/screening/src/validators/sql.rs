@@ -593,11 +593,8 @@ fn comment_end(chars: &[char], from: usize, nested: bool) -> usize {
     at
 }
 
-/// `$$` or `$tag$`; a tag begins with no digit, so that `$1` stays a parameter.
+/// `$$` or `$tag$`, but not `$1`.
 fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
-    if chars.get(at + 1).is_some_and(char::is_ascii_digit) {
-        return None;
-    }
     let end = skip_while(chars, at + 1, |c| c.is_alphanumeric() || c == '_');
     (chars.get(end) == Some(&'$')).then(|| chars[at..=end].to_vec())
 }
