@@ -16,9 +16,13 @@ pub mod masks;
 pub mod results;
 pub mod scopes;
 mod validators;
+mod variables;
 
 // Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).
 pub use self::validators::{
-    BlockedArgument, ScreenedCall, ScreeningRejection, Validator, Validators, can_select_code,
-    check_start_command, has_known_role, is_code_argument, is_trivially_safe,
+    BlockedArgument, ScreenedCall, ScreeningRejection, Validator, Validators, check_start_command,
+    has_known_role, is_code_argument, is_trivially_safe,
 };
+
+// Variables that nobody else may set for a program.
+pub use self::variables::is_reserved_variable;

@@ -84,12 +84,6 @@ pub fn has_known_role(argument: &str) -> bool {
     roles::role_for_key(argument) != Role::Other
 }
 
-/// True if a variable of this name decides which code a program runs.
-#[must_use]
-pub fn can_select_code(variable: &str) -> bool {
-    sandbox::ENVIRONMENT.contains(&variable)
-}
-
 /// Checks a program and its arguments before a start without a shell. Paths must stay inside `roots`, or
 /// without roots outside of system folders.
 ///

@@ -85,6 +85,20 @@ pub(super) fn table_key(word: &str) -> String {
     }
 }
 
+/// Programs whose names go on with a version or a variant.
+#[rustfmt::skip]
+const VERSIONED: [&str; 28] = [
+    "python", "pypy", "perl", "ruby", "node", "lua", "php", "pip", "tclsh", "wish", "guile", "bash", "gcc", "g++",
+    "clang", "clang++", "ksh", "zsh", "dash", "sh", "vim", "vi", "emacs", "gdb", "lldb", "erl", "octave", "mksh",
+];
+
+/// Programs that have a `g` before their name where others are installed, too.
+#[rustfmt::skip]
+const GNU: [&str; 20] = [
+    "sed", "find", "tar", "env", "nice", "nohup", "stdbuf", "time", "timeout", "rm", "cp", "mv", "dd", "chmod",
+    "chown", "awk", "make", "xargs", "shred", "install",
+];
+
 /// The name of a program: `rm` for `/bin/rm`, `RM.EXE` and `\rm`; `python` for `python3.12`.
 pub(super) fn program_name(word: &str) -> String {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
@@ -93,16 +107,15 @@ pub(super) fn program_name(word: &str) -> String {
         .iter()
         .find_map(|end| lower.strip_suffix(end))
         .unwrap_or(&lower);
+    let is_base = |name: &&str| VERSIONED.contains(name);
+    // `python3.13t`, `ksh93`, `bash-static`, `vim.basic`.
     let unnumbered = lower.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    let versioned = [
-        "python", "pypy", "perl", "ruby", "node", "lua", "php", "pip", "tclsh", "wish", "guile",
-        "bash", "gcc", "g++", "clang", "clang++",
-    ];
-    if versioned.contains(&unnumbered) {
-        unnumbered.to_owned()
-    } else {
-        lower.to_owned()
-    }
+    let first = lower.split(['-', '.']).next().unwrap_or(lower);
+    let bare = first.trim_end_matches(|c: char| c.is_ascii_digit());
+    let shorter = [unnumbered, first, bare].into_iter().find(is_base);
+    // GNU's programs beside others of the same name: `gsed`.
+    let of_gnu = lower.strip_prefix('g').filter(|name| GNU.contains(name));
+    shorter.or(of_gnu).unwrap_or(lower).to_owned()
 }
 
 /// Checks words against the rows of a program; `Err` has the first unknown word.

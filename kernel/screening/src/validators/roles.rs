@@ -94,7 +94,9 @@ fn role_for_singular(word: &str) -> Role {
     match word {
         "command" | "cmd" | "commandline" | "cmdline" | "shell" | "bash" | "exec"
         | "executable" | "program" | "powershell" | "cmdstring" => Role::Command,
-        "args" | "arguments" | "argument" | "arg" | "argv" | "params" | "parameter" => Role::Args,
+        "args" | "arguments" | "argument" | "arg" | "argv" | "params" | "parameter" | "flag" => {
+            Role::Args
+        }
         "path" | "file" | "filename" | "filepath" | "dir" | "directory" | "folder" | "cwd"
         | "workdir" | "dest" | "destination" | "dirname" | "pathname" | "src" | "dst"
         | "outfile" | "infile" | "glob" | "location" => Role::Path,

@@ -2,30 +2,12 @@
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::{CommandPurpose, FOLDERS};
-use super::roles::Role;
+use super::roles::{self, Role};
 use super::{
     ArgumentFinding, BlockedArgument, ScreenedCall, Validator, command_rules, commands,
     dangerous_commands, fast_path, normalization, paths, patterns, programs,
 };
-
-/// Variables that decide which code a program runs.
-pub(super) const ENVIRONMENT: [&str; 15] = [
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-    "LD_AUDIT",
-    "DYLD_INSERT_LIBRARIES",
-    "BASH_ENV",
-    "PATH",
-    "IFS",
-    "PROMPT_COMMAND",
-    "PYTHONSTARTUP",
-    "PYTHONPATH",
-    "NODE_OPTIONS",
-    "PERL5OPT",
-    "RUBYOPT",
-    "GIT_SSH_COMMAND",
-    "GIT_EXTERNAL_DIFF",
-];
+use crate::variables;
 
 pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), BlockedArgument> {
     let runs = call.can_run_commands();
@@ -34,7 +16,7 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
             return Err(BlockedArgument::for_leaf(Validator::Sandbox, leaf, finding));
         }
     }
-    check_split(args, call.roots)
+    check_split(args, runs, call.roots)
 }
 
 /// Checks a text by its role: in a tool that runs commands, a text without a known role is a command.
@@ -50,8 +32,8 @@ fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFindi
             hint,
         ));
     }
-    if leaf.kind == ArgumentKind::Key && ENVIRONMENT.contains(&leaf.text.as_str()) {
-        let reason = format!("{} changes which program is run", leaf.text);
+    if let Some(name) = variable_name(leaf) {
+        let reason = format!("{name} changes which program is run, or what it reads");
         return Some(ArgumentFinding::new(
             "environment",
             reason,
@@ -64,16 +46,45 @@ fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFindi
         (_, role) => role,
     };
     match (role, leaf.kind) {
-        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => check_word(&leaf.text, roots),
+        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => {
+            check_separator(&leaf.text).or_else(|| check_word(&leaf.text, roots))
+        }
         (Role::Command, _) => check_command(&leaf.text, roots),
         (Role::Path, _) => check_path(&leaf.text, roots),
         (Role::Url, _) => check_url(&leaf.text, roots),
         (Role::Prose | Role::Code, _) if runs => check_script(&leaf.text),
-        (Role::Prose | Role::Code, _) => None,
+        // `source` may be a path.
+        (Role::Code, _) => check_place(&leaf.text),
+        (Role::Prose, _) => None,
         (Role::Host | Role::Sql | Role::Method | Role::Mode | Role::Action | Role::Other, _) => {
             check_other(&leaf.text)
         }
     }
+}
+
+/// The reserved variable that is set here: as a key, or among variables as `NAME=value` or by its name.
+fn variable_name(leaf: &Leaf) -> Option<&str> {
+    let is_key = leaf.kind == ArgumentKind::Key;
+    if is_key && variables::selects_code(&leaf.text) {
+        return Some(&leaf.text);
+    }
+    let place = if is_key { &leaf.parent } else { &leaf.path };
+    let names_variables = |part: &str| {
+        let is_one = |word: &String| ["env", "envs", "environ", "environment"].contains(&&**word);
+        roles::split_words(part).iter().any(is_one)
+    };
+    if !place.split('/').any(names_variables) {
+        return None;
+    }
+    if is_key {
+        return variables::is_reserved_variable(&leaf.text).then_some(&leaf.text);
+    }
+    leaf.text.split_whitespace().find_map(|word| {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        // A value may be the same word in small letters.
+        let is_set = name.len() < word.len() || !name.contains(|c: char| c.is_ascii_lowercase());
+        (is_set && variables::is_reserved_variable(name)).then_some(name)
+    })
 }
 
 fn check_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
@@ -150,21 +161,36 @@ fn script_index(words: &[String]) -> Option<usize> {
     (!option.starts_with("-F") && !option.starts_with("-v")).then_some(first)
 }
 
+/// Most letters of options before a path: `-rf/etc/x` has two, `-Isrc/x` is a path by itself.
+const CLUSTER_MAX: usize = 3;
+
+/// The path behind the letters of options: `-f/etc/x`, `-rf~/x`, `-f../x`.
+fn fused_value(word: &str) -> Option<&str> {
+    let letters = word.strip_prefix('-')?;
+    let value = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let count = letters.len() - value.len();
+    let climbs = value == ".." || value.starts_with("../");
+    // One slash alone is a separator: `cut -d/`.
+    let is_rooted = value.starts_with(['/', '~']) && value != "/" && count <= CLUSTER_MAX;
+    (count > 0 && (climbs || is_rooted)).then_some(value)
+}
+
+/// True if a shell may read a part of this path as `..`: `.?/x`.
+fn may_climb(path: &str) -> bool {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    let is_glob =
+        |part: &&str| part.starts_with(".?") || part.starts_with(".*") || part.starts_with(".[");
+    parts.iter().any(is_glob)
+}
+
 /// Checks a word that may be a path, or an option with one: `--file=/etc/passwd`.
 fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
     };
-    let fused = value
-        .strip_prefix('-')
-        .and_then(|v| v.get(1..))
-        .unwrap_or("");
-    let value = if fused.starts_with(['/', '~']) {
-        fused
-    } else {
-        value
-    };
+    let value = fused_value(value).unwrap_or(value);
     let looks = value.starts_with(['/', '~', '\\'])
         || value.contains("..")
         || value.contains("/.")
@@ -175,10 +201,24 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let exempt = value == "/dev/null"
         || value.contains("://") && !value.to_ascii_lowercase().starts_with("file:");
     let spaced = value.contains(char::is_whitespace) && !value.starts_with(['/', '~', '.']);
-    if looks && !exempt && !spaced {
-        return paths::check(value, roots);
+    if !looks || exempt || spaced {
+        return None;
     }
-    None
+    paths::check(value, roots).or_else(|| may_climb(value).then(climb_finding))
+}
+
+/// Finds an operator in place of a word, and a line end before it: what joins the words makes two commands.
+fn check_separator(text: &str) -> Option<ArgumentFinding> {
+    let word = text.trim_matches([' ', '\t']);
+    let joins = ["|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "2>", "&>"].contains(&word)
+        || word.starts_with(['\n', '\r']);
+    joins.then(|| {
+        ArgumentFinding::new(
+            "metacharacter",
+            "a word that joins or redirects commands",
+            "make one plain command a call",
+        )
+    })
 }
 
 /// Checks one word of a list: no shell splits it, but one may still be started for it.
@@ -198,45 +238,77 @@ fn check_url(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     if scheme.eq_ignore_ascii_case("file:") {
         return paths::check(&plain, roots);
     }
+    if !plain.contains("://")
+        && let Some(finding) = check_place(&plain)
+    {
+        return Some(finding);
+    }
     normalization::with_normalized(text)
         .iter()
         .find_map(|view| patterns::check(&view.replace('&', "\u{b7}")))
+}
+
+/// A value of one word may be opened as a path: then outside of system locations.
+fn check_place(text: &str) -> Option<ArgumentFinding> {
+    let is_file = text
+        .get(..5)
+        .is_some_and(|start| start.eq_ignore_ascii_case("file:"));
+    let is_place = text.starts_with(['/', '~']) && text.len() > 2 || is_file;
+    (is_place && !text.contains(char::is_whitespace)).then(|| paths::check(text, &[]))?
+}
+
+fn climb_finding() -> ArgumentFinding {
+    ArgumentFinding::new(
+        "traversal",
+        "the text leads up and out of where it starts",
+        "name things inside the allowed folders",
+    )
 }
 
 fn check_other(text: &str) -> Option<ArgumentFinding> {
     if fast_path::is_safe_for_sandbox(text) {
         return None;
     }
-    // A value of one word may be opened as a path: then outside of system locations.
-    if !text.contains(char::is_whitespace)
-        && text.starts_with(['/', '~'])
-        && text.len() > 2
-        && let Some(finding) = paths::check(text, &[])
-    {
+    if let Some(finding) = check_place(text) {
         return Some(finding);
     }
     let escapes = |view: &String| {
         let climbs = view.replace('\\', "/");
-        (climbs.starts_with("../") || climbs.contains("/../../")).then(|| {
-            let hint = "name things inside the allowed folders";
-            ArgumentFinding::new(
-                "traversal",
-                "the text leads up and out of where it starts",
-                hint,
-            )
-        })
+        (climbs.starts_with("../") || climbs.contains("/../../")).then(climb_finding)
     };
     normalization::decode_variants(text)
         .iter()
         .find_map(|view| patterns::check(view).or_else(|| escapes(view)))
 }
 
+/// True if the first word of a text is a program of the table.
+fn is_listed(leaf: &Leaf) -> bool {
+    let text = normalization::normalize(&leaf.text);
+    let name = programs::program_name(text.split_whitespace().next().unwrap_or_default());
+    programs::is_known(&name) || programs::forbidden_group(&name).is_some()
+}
+
 /// Checks a command whose program and words are in several arguments, or in a list.
-fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgument> {
+fn check_split(args: &CallArguments, runs: bool, roots: &[String]) -> Result<(), BlockedArgument> {
     let role = |leaf: &Leaf| leaf.role;
     let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
+    let has = |object: &str, wanted: Role| {
+        let mut others = args.leaves.iter().filter(given);
+        others.any(|other| role(other) == wanted && *other.object == *object)
+    };
+    // In a tool that runs commands, a program may be the first of the words, or named as a file.
+    let is_program = |leaf: &&Leaf| {
+        let by_itself = role(leaf) == Role::Command;
+        let among_words = match role(leaf) {
+            Role::Args => !has(&leaf.object, Role::Path),
+            Role::Path => has(&leaf.object, Role::Args),
+            Role::Command | Role::Url | Role::Host | Role::Sql | Role::Code => false,
+            Role::Prose | Role::Method | Role::Mode | Role::Action | Role::Other => false,
+        };
+        by_itself || among_words && runs && !has(&leaf.object, Role::Command) && is_listed(leaf)
+    };
     let programs = args.leaves.iter().filter(given);
-    for head in programs.filter(|l| role(l) == Role::Command) {
+    for head in programs.filter(is_program) {
         let first_of_list = head.kind != ArgumentKind::Element || head.path.ends_with("/0");
         if !first_of_list {
             continue;
@@ -255,7 +327,9 @@ fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgu
                 && other.parent == head.parent
                 && other.path != head.path
                 && head.kind == ArgumentKind::Element;
-            let argument = role(other) == Role::Args && other.object == head.object;
+            let argument = role(head) != Role::Args
+                && role(other) == Role::Args
+                && other.object == head.object;
             if listed || argument && other.kind == ArgumentKind::Element {
                 words.push(normalization::normalize(&other.text));
             } else if argument {
@@ -267,7 +341,8 @@ fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgu
             }
         }
         // A command in one text was checked as text.
-        let whole = head.kind == ArgumentKind::Text && words.len() == alone;
+        let whole =
+            role(head) == Role::Command && head.kind == ArgumentKind::Text && words.len() == alone;
         if !whole && let Some(finding) = check_argv(&words, roots) {
             return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));
         }
