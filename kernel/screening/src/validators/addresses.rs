@@ -28,7 +28,8 @@ const INNER_ENDINGS: [&str; 19] = [
 ];
 
 /// Public names that resolve to this machine, with all names below them.
-const LOOPBACK_DOMAINS: [&str; 24] = [
+const LOOPBACK_DOMAINS: [&str; 25] = [
+    "localhost.direct",
     "localtest.me",
     "lvh.me",
     "vcap.me",
@@ -69,7 +70,8 @@ const INNER_NAMES: [&str; 9] = [
 ];
 
 /// Names of metadata services.
-const METADATA_NAMES: [&str; 10] = [
+const METADATA_NAMES: [&str; 11] = [
+    "metadata.goog",
     "metadata",
     "instance-data",
     "rancher-metadata",

@@ -94,16 +94,41 @@ fn check_in_detail(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
     if joined != last && !last.trim().contains(' ') {
         texts.push(joined);
     }
+    if matches!(role, Role::Command | Role::Args) && last.contains(['"', '\'', '\\']) {
+        texts.push(last.replace(['"', '\'', '\\'], ""));
+    }
     texts.iter().find_map(|text| check_text(text, role))
 }
 
 fn check_text(text: &str, role: Role) -> Option<ArgumentFinding> {
     let strict = matches!(role, Role::Url | Role::Host);
-    check_urls(text, strict)
-        .or_else(|| strict.then(|| check_address(text, role))?)
-        .or_else(|| check_words(text, role))
-        .or_else(|| check_settings(text))
-        .or_else(|| matches!(role, Role::Command | Role::Args).then(|| check_numbers(text))?)
+    // A client of the command line may expand patterns, too.
+    check_urls(
+        text,
+        strict,
+        strict || matches!(role, Role::Command | Role::Args),
+    )
+    .or_else(|| strict.then(|| check_address(text, role))?)
+    .or_else(|| check_words(text, role))
+    .or_else(|| check_settings(text))
+    .or_else(|| check_sockets(text))
+    .or_else(|| matches!(role, Role::Command | Role::Args).then(|| check_numbers(text))?)
+}
+
+/// Finds sockets of this machine: `/run/x.sock`, `--unix-socket`, and the shell's `/dev/tcp/host/port`.
+fn check_sockets(text: &str) -> Option<ArgumentFinding> {
+    let breaks = |c: char| c.is_whitespace() || "\"'=<>:,".contains(c);
+    text.split(breaks).find_map(|word| {
+        let is_socket = word.starts_with('/') && word.ends_with(".sock")
+            || matches!(word, "--unix-socket" | "--abstract-unix-socket");
+        if is_socket {
+            let reason = format!("{word} is a socket of this machine");
+            return Some(ArgumentFinding::new("inner_host", reason, HINT));
+        }
+        let device = ["/dev/tcp/", "/dev/udp/"];
+        let rest = device.iter().find_map(|device| word.strip_prefix(device))?;
+        check_host(rest.split('/').next()?, true)
+    })
 }
 
 /// Checks settings like `host=localhost port=5432`, `Server=127.0.0.1;`.
@@ -122,28 +147,66 @@ fn check_settings(text: &str) -> Option<ArgumentFinding> {
         })
 }
 
-/// Checks forms of hosts that only words of a command can have: `127.1`, one large number, and the parts of
-/// `name:80:10.0.0.1`.
+/// Checks forms of hosts that only words of a command can have: `127.1`, one large number, a host behind the
+/// letter of an option or a user's name, and the parts of `name:80:10.0.0.1`.
 fn check_numbers(text: &str) -> Option<ArgumentFinding> {
     text.split(|c: char| c.is_whitespace() || c == '=')
         .find_map(|word| {
-            let large = word.parse::<u64>().is_ok_and(|n| n >= 1 << 24);
-            let short = word.contains('.') && !word.starts_with("0.") && !word.ends_with('.');
-            let hex = word.starts_with("0x") && word.contains('.');
-            if (large || short || hex) && !addresses::possible_v4_addresses(word).is_empty() {
-                return check_host(word, true);
+            let word = word.rsplit('@').next()?;
+            // Only this machine has no name.
+            if word.strip_prefix(':').is_some_and(is_port) {
+                return check_host("localhost", true);
             }
-            let pieces = word.split(':').filter(|p| p.len() > 4);
+            let fused = word.strip_prefix('-').map(|letters| {
+                let is_letter = |c: char| c.is_ascii_alphabetic();
+                let digits = letters.trim_start_matches(is_letter);
+                let name = letters
+                    .find("localhost")
+                    .map_or(digits, |at| &letters[at..]);
+                name.split('/').next().unwrap_or_default()
+            });
+            let host = fused.unwrap_or(word);
+            if let Some(finding) = check_number(host) {
+                return Some(finding);
+            }
+            if fused.is_some_and(|host| host.contains('.') || host.starts_with("localhost")) {
+                return check_host(host, false);
+            }
+            let literal = word
+                .find('[')
+                .and_then(|from| word.get(from..=word.rfind(']')?));
+            let pieces = word
+                .split(':')
+                .filter(|piece| piece.len() > 4 && !piece.contains('/'));
             (word.matches(':').count() > 1).then(|| {
-                pieces
-                    .filter(|p| !p.contains('/'))
-                    .find_map(|p| check_host(p, false))
+                let mut parts = literal.into_iter().chain(pieces);
+                parts.find_map(|part| check_host(part, false))
             })?
         })
 }
 
+/// Checks a number, short or long, with or without a port, that the C library reads as an address.
+fn check_number(word: &str) -> Option<ArgumentFinding> {
+    let (host, port) = word.split_once(':').unwrap_or((word, ""));
+    let is_reached = is_port(port);
+    let large = host
+        .parse::<u64>()
+        .is_ok_and(|n| n >= 1 << 24 || n == 0 && is_reached);
+    let short = host.contains('.') && !host.starts_with("0.") && !host.ends_with('.');
+    let hex = host.starts_with("0x") && host.contains('.');
+    let is_number = large || short || hex;
+    let is_address = is_number && !addresses::possible_v4_addresses(host).is_empty();
+    (is_address && (port.is_empty() || is_reached)).then(|| check_host(host, true))?
+}
+
+/// True for a port, and what may follow it in a URL.
+fn is_port(text: &str) -> bool {
+    let digits = text.split('/').next().unwrap_or_default();
+    !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|c| c.is_ascii_digit())
+}
+
 /// Checks each `scheme:` with slashes after it.
-fn check_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
+fn check_urls(text: &str, strict: bool, expands: bool) -> Option<ArgumentFinding> {
     let lead = text.len() - text.trim_start().len();
     for (at, _) in text.match_indices(':') {
         let scheme = scheme_before(&text[..at]);
@@ -175,7 +238,9 @@ fn check_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
         // After credentials or before a port, a word is a host in any scheme.
         let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
         let reached = strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']));
-        if url && let Some(finding) = check_rest(&rest[slashes..], special || reached, strict) {
+        if url
+            && let Some(finding) = check_rest(&rest[slashes..], special || reached, strict, expands)
+        {
             return Some(finding);
         }
     }
@@ -192,7 +257,7 @@ fn scheme_before(text: &str) -> String {
 }
 
 /// Checks all hosts that the text after the slashes may have.
-fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
+fn check_rest(rest: &str, special: bool, strict: bool, expands: bool) -> Option<ArgumentFinding> {
     let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let whole = if strict {
         rest
@@ -205,7 +270,8 @@ fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
         return Some(finding);
     }
     // Some clients expand one text to several URLs: `{a,b}`, `[1-9]`.
-    if strict && main.trim_start_matches('[').contains(['{', '}', '[']) {
+    let is_literal = parse_ipv6(without_port(main)).is_some();
+    if expands && !is_literal && main.contains(['{', '}', '[', ']']) {
         let reason = format!("{main} is a pattern of hosts");
         return Some(ArgumentFinding::new("unreadable", reason, HINT));
     }
@@ -244,6 +310,13 @@ fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
     };
     if let Some(ip) = parse_ipv6(host) {
         return addresses::internal_v6_reason(ip).and_then(inside);
+    }
+    // Some clients drop brackets around anything.
+    if let Some(inner) = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        return check_host(inner, alone);
     }
     let readings = addresses::possible_v4_addresses(host);
     if let Some(what) = readings.into_iter().find_map(addresses::internal_v4_reason) {
@@ -300,15 +373,19 @@ fn check_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     }
     let slashes = text.chars().take_while(|c| matches!(c, '/' | '\\')).count();
     match (role, slashes) {
-        (Role::Host, 0) => check_host(text, is_host(text)),
+        (Role::Host, 0) => {
+            let first = text.split(['/', '\\', '?', '#']).next()?;
+            let host = first.rsplit('@').next()?;
+            check_host(host, is_host(host))
+        }
         (_, 1) => None,
         (_, 0) => {
             let first = text.split(['/', '\\', '?', '#']).next()?;
             let host = without_port(first.rsplit('@').next()?);
             let number = !addresses::possible_v4_addresses(host).is_empty();
-            check_host(host, number).or_else(|| check_rest(text, false, true))
+            check_host(host, number).or_else(|| check_rest(text, false, true, true))
         }
-        (_, _) => check_rest(&text[slashes..], true, true),
+        (_, _) => check_rest(&text[slashes..], true, true, true),
     }
 }
 
@@ -319,8 +396,9 @@ fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
     let plainly = match role {
         // A URL is checked as a whole; a word in its query is only a word.
         Role::Command | Role::Args | Role::Url | Role::Host => true,
-        Role::Other => single,
-        Role::Path | Role::Sql | Role::Code | Role::Prose => false,
+        // A place such as `destination` may be a host.
+        Role::Other | Role::Path => single,
+        Role::Sql | Role::Code | Role::Prose => false,
         Role::Method | Role::Mode | Role::Action => single,
     };
     let breaks = |c: char| c.is_whitespace() || "\"'`<>(),;|&={}".contains(c);
@@ -335,6 +413,8 @@ fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
     if word.starts_with("\\\\") && !unc.is_empty() {
         return check_host(unc.split(['\\', '/', '@']).next()?, false);
     }
+    let word = word.trim_start_matches(':');
+    let is_url = word.starts_with("//");
     let word = word.strip_prefix("//").unwrap_or(word);
     let (first, rest) = match word.find(['/', '?', '#']) {
         Some(at) => word.split_at(at),
@@ -350,16 +430,19 @@ fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
         == 4;
     let name = host.chars().any(|c| c.is_ascii_alphabetic()) && !host.starts_with("0x");
     let bracket = host.starts_with('[') || host.matches(':').count() > 1;
-    if !(dotted || name || bracket) || is_range(rest) {
+    let is_command = matches!(role, Role::Command | Role::Args);
+    let is_short = first.contains('.') && check_number(host).is_some() && host.contains(':');
+    if !(dotted || name || bracket || is_short) || is_range(rest) && !is_command {
         return None;
     }
-    let finding = check_host(host, false)?;
+    let finding = check_host(host, is_short)?;
     let port = host
         .split_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()));
-    let reached = rest.len() > 1 && rest.starts_with('/') || port;
+    let reached = rest.len() > 1 && rest.starts_with('/') || port || is_url && !rest.is_empty();
     let metadata = finding.reason.ends_with("metadata service of a cloud") && host.contains('.');
-    let counts = plainly && (dotted || bracket || !matches!(role, Role::Url | Role::Host));
+    let is_word = matches!(role, Role::Url | Role::Host | Role::Path) && !first.contains('@');
+    let counts = plainly && (dotted || bracket || !is_word);
     (counts || reached || metadata).then_some(finding)
 }
 

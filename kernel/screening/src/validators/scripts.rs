@@ -129,7 +129,7 @@ impl SedReader<'_> {
 
 /// True if an `awk` program neither writes files, reads others nor runs anything.
 pub(super) fn is_reading_awk(program: &str) -> bool {
-    if ["system", "getline", "@", "fflush", "close"]
+    if ["system", "getline", "@", "fflush", "close", "ARGV"]
         .iter()
         .any(|word| program.contains(word))
     {
