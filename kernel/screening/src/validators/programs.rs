@@ -187,7 +187,7 @@ fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>
             Some(ValuePosition::Within) => word,
             Some(ValuePosition::Next) => match rest.get(at) {
                 // A value of one version of a program may be an option of another version.
-                Some(next) if next.len() < 2 || !next.starts_with('-') => {
+                Some(next) if next.len() < 2 || !next.starts_with('-') || is_negative(next) => {
                     at += 1;
                     next
                 }
@@ -215,6 +215,12 @@ fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>
         Some((_, word)) => Err(cut(word)),
         None => Ok(()),
     }
+}
+
+/// True for a number below zero: `-mtime -1`.
+fn is_negative(word: &str) -> bool {
+    let number = word.strip_prefix('-').unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The script that `-e` passes to `sed` or `awk`, alone or after other letters.
@@ -496,7 +502,10 @@ impl ProgramRow {
 
     fn can_take_value(&self, value: &str) -> bool {
         match self.operand {
-            Operand::Local => is_local(value.trim_start_matches('-')),
+            Operand::Local => is_local(match value.split_once('=') {
+                Some((option, value)) if option.starts_with('-') => value,
+                Some(_) | None => value.trim_start_matches('-'),
+            }),
             Operand::Url => {
                 let sends = ["=@", "=<", ";@", "%output"]
                     .iter()
