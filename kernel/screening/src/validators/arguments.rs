@@ -201,12 +201,17 @@ impl ArgumentPosition {
         } else {
             Cow::Borrowed(key)
         };
+        let role = match (self.role, roles::role_for_key(canonical)) {
+            // `{"sql": {"text": …, "values": […]}}`
+            (Role::Sql, Role::Prose) => Role::Sql,
+            (_, role) => role,
+        };
         Self {
             path: [&self.path, "/", &escaped].concat().into(),
             parent: self.path.clone(),
             object: self.path.clone(),
             key: canonical.into(),
-            role: roles::role_for_key(canonical),
+            role,
             kind: ArgumentKind::Text,
         }
     }

@@ -248,11 +248,25 @@ fn strip_reading_execs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<Stri
             out.push(word);
             continue;
         }
-        let inner: Vec<String> = words
-            .by_ref()
-            .take_while(|w| *w != ";" && *w != "+")
-            .map(str::to_owned)
-            .collect();
+        let mut inner: Vec<String> = Vec::new();
+        for word in words.by_ref().take_while(|word| *word != ";") {
+            // All files that were found stand here.
+            if word == "+" {
+                inner.push("{}".to_owned());
+                break;
+            }
+            inner.push(word.to_owned());
+        }
+        // Its name may be a program.
+        let is_script = |name: &str| matches!(name, "sed" | "awk" | "gawk" | "mawk" | "nawk");
+        let names_script = inner.iter().skip(1).find(|word| !word.starts_with('-'));
+        if inner
+            .first()
+            .is_some_and(|name| is_script(&table_key(name)))
+            && names_script.is_some_and(|word| word == "{}")
+        {
+            return Err(Some("-exec".to_owned()));
+        }
         let program = inner.first().cloned().unwrap_or_default();
         let words = inner.get(1..).unwrap_or_default();
         let reads = check_invocation(&table_key(&program), words, CommandPurpose::Read).is_ok();
@@ -430,7 +444,7 @@ impl ProgramRow {
 
     fn matches_start(&self, rest: &[&str]) -> bool {
         let one = |pattern: &str, word: &str| match pattern.strip_suffix('*') {
-            Some(start) => word.starts_with(start) && !word.starts_with('-'),
+            Some(start) => word.starts_with(start) && !word.starts_with('-') && !word.contains('/'),
             None => pattern == word,
         };
         self.words.len() <= rest.len()

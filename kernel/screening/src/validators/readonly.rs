@@ -128,7 +128,7 @@ fn check_leaf(
     let open = leaf.role == Role::Other;
     let role = if database && (open || leaf.role == Role::Prose) {
         Role::Sql
-    } else if runs && open {
+    } else if runs && (open || leaf.role == Role::Code) {
         Role::Command
     } else {
         leaf.role
@@ -138,7 +138,11 @@ fn check_leaf(
         .iter()
         .find_map(|text| match role {
             Role::Sql => sql::check(text),
-            Role::Command if list => None,
+            // A word of a command, or one of several commands.
+            Role::Command if list => {
+                let is_one = leaf.key.ends_with('s') && text.contains(' ');
+                is_one.then(|| check_command(text))?
+            }
             // Some databases call their statements commands.
             Role::Command if database || sql::is_statement(text) => sql::check(text),
             Role::Command

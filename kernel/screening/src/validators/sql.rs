@@ -1,6 +1,7 @@
 //! Detects SQL that writes. Databases differ in the end of strings and comments, so a text is parsed in
 //! each dialect, and one writing interpretation is enough to reject.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -46,8 +47,8 @@ const OWN_SCHEMAS: [&str; 4] = ["pg_catalog", "information_schema", "sys", "syst
 
 /// Words before a parenthesis that is no call: words of the language, types and clauses.
 const NO_CALLS: &str = "select distinct all any some exists not and or xor in between like ilike rlike \
-    regexp glob match similar is as on using from join lateral apply unnest where by having limit offset \
-    fetch top union except intersect minus values row with recursive over partition filter group within \
+    regexp match similar is as on using from join lateral apply unnest where by having limit offset \
+    fetch top option union except intersect minus values row with recursive over partition filter group within \
     order rows range groups case when then else end explain analyze materialized set sets rollup cube \
     array interval at escape return returns into table tables tablesample bernoulli system repeatable \
     index key force ignore use nolock window pivot unpivot for columns nested path ordinality pattern \
@@ -60,15 +61,13 @@ const NO_CALLS: &str = "select distinct all any some exists not and or xor in be
 static LANGUAGE: LazyLock<HashSet<&str>> = LazyLock::new(|| NO_CALLS.split_whitespace().collect());
 
 /// Words after `BEGIN` that open a transaction and no block of statements.
-const TRANSACTIONS: [&str; 9] = [
+const TRANSACTIONS: [&str; 7] = [
     "transaction",
     "tran",
     "work",
     "isolation",
     "read",
     "deferred",
-    "immediate",
-    "exclusive",
     "not",
 ];
 
@@ -108,10 +107,12 @@ const BEFORE_NAMES: [&str; 22] = [
 ];
 
 /// First words of statements of SQL Server, which needs no semicolon before them.
-const BATCHED: [&str; 21] = [
+const BATCHED: [&str; 31] = [
     "alter",
     "backup",
     "bulk",
+    "checkpoint",
+    "commit",
     "create",
     "dbcc",
     "delete",
@@ -123,13 +124,37 @@ const BATCHED: [&str; 21] = [
     "insert",
     "kill",
     "merge",
+    "open",
     "reconfigure",
     "restore",
+    "revert",
     "revoke",
+    "rollback",
+    "set",
+    "setuser",
     "shutdown",
     "truncate",
     "update",
+    "updatetext",
+    "use",
     "waitfor",
+    "writetext",
+];
+
+/// Of these, the ones that stand alone.
+const ALONE: [&str; 7] = [
+    "checkpoint",
+    "commit",
+    "reconfigure",
+    "revert",
+    "rollback",
+    "setuser",
+    "shutdown",
+];
+
+/// Words in the parenthesis behind a table of SQL Server that lock it.
+const LOCKS: [&str; 7] = [
+    "holdlock", "paglock", "rowlock", "tablock", "tablockx", "updlock", "xlock",
 ];
 
 /// The lexical differences of one kind of database.
@@ -141,40 +166,30 @@ struct SqlDialect {
     dollar: bool,
     brackets: bool,
     spaced_dashes: bool,
+    /// `q'[it's]'`.
+    q_quotes: bool,
+    triple_quotes: bool,
+    /// `// comment`.
+    slashes: bool,
 }
 
-const PLAIN: SqlDialect = SqlDialect {
-    backslash: false,
-    hash: false,
-    nested: false,
-    dollar: false,
-    brackets: false,
-    spaced_dashes: false,
-};
-
-const DIALECTS: [SqlDialect; 5] = [
-    PLAIN,
-    SqlDialect {
-        backslash: true,
-        hash: true,
-        spaced_dashes: true,
-        ..PLAIN
-    },
-    SqlDialect {
-        nested: true,
-        dollar: true,
-        ..PLAIN
-    },
-    SqlDialect {
-        nested: true,
-        brackets: true,
-        ..PLAIN
-    },
-    SqlDialect {
-        hash: true,
-        backslash: true,
-        ..PLAIN
-    },
+/// Each with what it has and standard SQL has not.
+const DIALECTS: [fn(&mut SqlDialect); 8] = [
+    |_| {},
+    // MySQL.
+    |d| (d.backslash, d.hash, d.spaced_dashes) = (true, true, true),
+    // PostgreSQL.
+    |d| (d.nested, d.dollar) = (true, true),
+    // SQL Server.
+    |d| (d.nested, d.brackets) = (true, true),
+    // Others with comments and escapes of MySQL.
+    |d| (d.hash, d.backslash) = (true, true),
+    // Oracle.
+    |d| d.q_quotes = true,
+    // BigQuery.
+    |d| (d.triple_quotes, d.hash, d.backslash) = (true, true, true),
+    // Snowflake.
+    |d| (d.slashes, d.dollar, d.backslash) = (true, true, true),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,14 +203,29 @@ enum Token {
 
 /// True if a text without a known role is SQL: the head of a statement, not of a sentence.
 pub(super) fn is_statement(text: &str) -> bool {
-    let tokens = tokenize(text, PLAIN);
+    let tokens = tokenize(text, SqlDialect::default());
+    let mut parts = tokens.split_inclusive(|token| *token == Token::Sign(';'));
+    parts.any(is_head_of_statement)
+}
+
+fn is_head_of_statement(tokens: &[Token]) -> bool {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
     };
     let has = |wanted: &str| tokens.iter().any(|t| *t == Token::Word(wanted.into()));
     match word(0) {
-        "select" => has("from") || tokens.len() < 3,
+        "select" => has("from") || has("into") || has_call(tokens) || tokens.len() < 3,
+        "explain" | "desc" | "describe" => {
+            is_head_of_statement(tokens.get(1..).unwrap_or_default())
+        }
+        "analyze" | "call" | "exec" | "execute" | "do" => has_call(tokens) || has("from"),
+        "copy" => has("from") || has("to"),
+        "load" => word(1) == "data",
+        "set" => {
+            matches!(word(1), "global" | "session" | "role") || tokens.contains(&Token::Sign('='))
+        }
+        "kill" => tokens.len() == 2 && word(1).bytes().all(|c| c.is_ascii_digit()),
         "with" => has("as") && (has("select") || has("insert") || has("delete") || has("update")),
         "insert" | "replace" => {
             matches!(word(1), "into" | "overwrite") && (has("values") || has("select"))
@@ -222,11 +252,23 @@ pub(super) fn is_statement(text: &str) -> bool {
     }
 }
 
+/// True for a name and its parenthesis.
+fn has_call(tokens: &[Token]) -> bool {
+    let is_call = |pair: &[Token]| matches!(pair, [Token::Word(_), Token::Sign('(')]);
+    tokens.windows(2).any(is_call)
+}
+
 /// The first construct of an SQL text that does more than read.
 pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
+    let text = &split_batches(text);
+    if let Some(line) = text.lines().find(|line| is_client_command(line)) {
+        return write_finding(line.trim());
+    }
     let mut last = Vec::new();
-    DIALECTS.iter().find_map(|dialect| {
-        let tokens = tokenize(text, *dialect);
+    DIALECTS.iter().find_map(|differ| {
+        let mut dialect = SqlDialect::default();
+        differ(&mut dialect);
+        let tokens = tokenize(text, dialect);
         // Most texts are parsed equally in all of them.
         if tokens == last {
             return None;
@@ -236,6 +278,36 @@ pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
         last = tokens;
         found
     })
+}
+
+/// Ends a statement at each line `GO` or `/`, as shells of databases do.
+fn split_batches(text: &str) -> Cow<'_, str> {
+    let is_end = |line: &str| matches!(line.trim(), "/" | "go" | "GO" | "Go" | "gO");
+    if !text.lines().any(is_end) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text
+        .lines()
+        .map(|line| if is_end(line) { ";" } else { line });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// True for a line by which shells of databases run programs, or read and write files.
+fn is_client_command(line: &str) -> bool {
+    let line = line
+        .trim_start()
+        .trim_start_matches([':', '#'])
+        .to_ascii_lowercase();
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let is_name = matches!(
+        word,
+        "host" | "spool" | "r" | "out" | "on" | "connect" | "setvar"
+    );
+    line.starts_with("!!")
+        || line.starts_with('!') && line[1..].starts_with(|c: char| c.is_ascii_alphabetic())
+        || is_name
+            && word.len() < line.trim_end().len()
+            && !line.contains(['=', '<', '>', '(', ')', ','])
 }
 
 fn write_finding(what: &str) -> Option<ArgumentFinding> {
@@ -259,7 +331,17 @@ fn check_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
         return check_pragma(tokens);
     }
     if matches!(first, "show" | "describe" | "desc" | "help") {
-        return None;
+        return check_show(tokens);
+    }
+    let second = match rest.clone().next() {
+        Some(Token::Word(word)) => word.as_str(),
+        Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
+    };
+    if matches!(
+        (first, second),
+        ("commit" | "rollback", "prepared" | "force") | ("use", "role" | "secondary")
+    ) {
+        return write_finding(&format!("{first} {second}").to_uppercase());
     }
     if first == "begin"
         && let Some(Token::Word(next)) = rest.next()
@@ -268,6 +350,24 @@ fn check_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
         return write_finding("a block of statements");
     }
     find_write(tokens).or_else(|| find_unlisted_call(tokens))
+}
+
+/// Checks what shows or describes, which may also be a query or end in a file.
+fn check_show(tokens: &[Token]) -> Option<ArgumentFinding> {
+    let is_word = |token: &Token, wanted: &[&str]| matches!(token, Token::Word(word) if wanted.contains(&&**word));
+    if tokens.iter().any(|token| is_word(token, &["into"])) {
+        return write_finding("INTO");
+    }
+    let flow = [Token::Sign('-'), Token::Sign('>'), Token::Sign('>')];
+    if tokens.windows(3).any(|signs| signs == flow) {
+        return write_finding("a chain of statements");
+    }
+    let queries = ["analyze", "select", "with"];
+    let is_query = tokens.get(1).is_some_and(|token| is_word(token, &queries));
+    is_query
+        .then(|| find_write(tokens))
+        .flatten()
+        .or_else(|| find_unlisted_call(tokens))
 }
 
 fn check_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
@@ -340,10 +440,22 @@ fn find_side_effect(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
         ("lock", "in", _) => write_finding("LOCK"),
         ("next" | "previous", "value", "for") => write_finding("a sequence"),
         (name, ..) if name.ends_with(".nextval") => write_finding("a sequence"),
+        ("nextval", ..) if schema_before(tokens, at).is_some() => write_finding("a sequence"),
+        (hint, ..)
+            if LOCKS.contains(&hint) && at > 0 && (sign(at - 1, '(') || sign(at - 1, ',')) =>
+        {
+            write_finding("LOCK")
+        }
+        ("from" | "join", "", _) if names_file(tokens.get(at + 1)) => write_finding("a file"),
         _ if sign(at, ':') && sign(at + 1, '=') => write_finding("a variable that is set"),
         _ if sign(at, '\\') => write_finding("a command of the client"),
         _ => None,
     }
+}
+
+/// True for a quoted name that is a path or a URL, which some databases open as a table.
+fn names_file(token: Option<&Token>) -> bool {
+    matches!(token, Some(Token::Quoted(name)) if name.contains(['/', '\\']))
 }
 
 /// Finds the first call of a function that is not listed.
@@ -449,16 +561,33 @@ fn can_begin_statement(tokens: &[Token], at: usize) -> bool {
     let whole = match at.checked_sub(1).and_then(|before| tokens.get(before)) {
         Some(Token::Word(before)) => !BEFORE_NAMES.contains(&before.as_str()),
         Some(Token::Quoted(_) | Token::Sign(')' | '*' | ']')) => true,
+        // What is chained by Snowflake: `->> DROP TABLE t`.
+        Some(Token::Sign('>')) => {
+            let flow = [Token::Sign('-'), Token::Sign('>'), Token::Sign('>')];
+            at >= 3 && tokens[at - 3..at] == flow
+        }
         Some(Token::Sign(_)) | None => false,
     };
-    let runs = matches!(&tokens[at], Token::Word(w) if w.starts_with("exec"));
+    let is_one_of = |words: &[&str]| matches!(&tokens[at], Token::Word(w) if words.contains(&&**w));
+    let runs = is_one_of(&["exec", "execute"]);
     match tokens.get(at + 1) {
+        None => at > 0 && whole && is_one_of(&ALONE),
+        // `USE INDEX (a)` behind a table of MySQL, and the character set of a text.
+        Some(Token::Word(next)) if is_one_of(&["use"]) && matches!(&**next, "index" | "key") => {
+            false
+        }
+        Some(Token::Word(_)) if is_one_of(&["set"]) && is_character(tokens, at) => false,
         Some(Token::Word(next)) if AFTER_NAMES.contains(&next.as_str()) => false,
         Some(Token::Word(next)) => runs || whole && !AFTER_TABLES.contains(&next.as_str()),
         Some(Token::Quoted(_) | Token::Sign('@')) => whole,
         Some(Token::Sign('(')) => whole && runs,
-        Some(Token::Sign(_)) | None => false,
+        Some(Token::Sign(_)) => false,
     }
+}
+
+fn is_character(tokens: &[Token], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+    matches!(before, Some(Token::Word(word)) if matches!(&**word, "character" | "char"))
 }
 
 /// Splits a text into tokens, without comments, except those that a database runs.
@@ -477,22 +606,32 @@ fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
                 line_end(&chars, at)
             }
             ('#', _) if dialect.hash => line_end(&chars, at),
-            ('/', Some('*'))
-                if matches!(chars.get(at + 2), Some('!'))
-                    || chars.get(at + 2) == Some(&'M') && chars.get(at + 3) == Some(&'!') =>
-            {
+            ('/', Some('/')) if dialect.slashes => line_end(&chars, at),
+            ('/', Some('*')) if dialect.hash && is_mysql_code(&chars, at) => {
                 // MySQL runs it from this version on; code follows.
                 skip_while(&chars, at + 3, |c| c == '!' || c.is_ascii_digit())
             }
             ('*', Some('/')) => at + 2,
             ('/', Some('*')) => comment_end(&chars, at, dialect.nested),
+            ('\'' | '"', Some(next))
+                if dialect.triple_quotes && next == c && chars.get(at + 2) == Some(&c) =>
+            {
+                out.push(Token::Quoted(String::new()));
+                find_end(&chars, at + 3, &[c, c, c])
+            }
+            ('\'', Some(next))
+                if dialect.q_quotes && has_prefix(&out, &chars, at, &["q", "nq"]) =>
+            {
+                out.push(Token::Quoted(String::new()));
+                find_end(&chars, at + 2, &[closing(next), '\''])
+            }
             ('\'' | '"' | '`', _) => {
                 let end = string_end(
                     &chars,
                     at,
                     c,
                     dialect.backslash && c != '`'
-                        || dialect.dollar && is_escape_string(&out, &chars, at),
+                        || dialect.dollar && has_prefix(&out, &chars, at, &["e"]),
                 );
                 out.push(Token::Quoted(quoted_text(&chars, at + 1, end)));
                 end
@@ -506,8 +645,7 @@ fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
                 let tag = dollar_tag(&chars, at).unwrap_or_default();
                 let body = at + tag.len();
                 out.push(Token::Quoted(String::new()));
-                let close = chars[body..].windows(tag.len()).position(|w| w == tag);
-                close.map_or(chars.len(), |found| body + found + tag.len())
+                find_end(&chars, body, &tag)
             }
             (c, _) if c.is_alphanumeric() || c == '_' => {
                 let end = skip_while(&chars, at, |c| {
@@ -549,9 +687,38 @@ fn quoted_text(chars: &[char], from: usize, end: usize) -> String {
         .collect()
 }
 
-/// True for PostgreSQL's `E'…'`, which has backslash escapes.
-fn is_escape_string(out: &[Token], chars: &[char], at: usize) -> bool {
-    at > 0 && matches!(chars[at - 1], 'e' | 'E') && out.last() == Some(&Token::Word("e".into()))
+/// True for a string with one of these words right before it: `E'…'` has backslash escapes in PostgreSQL.
+fn has_prefix(out: &[Token], chars: &[char], at: usize, prefixes: &[&str]) -> bool {
+    let is_close = at > 0 && chars[at - 1].is_alphanumeric();
+    is_close && matches!(out.last(), Some(Token::Word(word)) if prefixes.contains(&&**word))
+}
+
+/// True for a comment that MySQL or MariaDB runs: `/*!` and `/*M!`.
+fn is_mysql_code(chars: &[char], at: usize) -> bool {
+    match chars.get(at + 2) {
+        Some('M') => chars.get(at + 3) == Some(&'!'),
+        mark => mark == Some(&'!'),
+    }
+}
+
+/// The delimiter that closes a q-quote.
+fn closing(open: char) -> char {
+    match open {
+        '[' => ']',
+        '(' => ')',
+        '{' => '}',
+        '<' => '>',
+        other => other,
+    }
+}
+
+/// The position behind the next occurrence, or the end.
+fn find_end(chars: &[char], from: usize, wanted: &[char]) -> usize {
+    let rest = chars.get(from..).unwrap_or_default();
+    let found = rest
+        .windows(wanted.len())
+        .position(|window| window == wanted);
+    found.map_or(chars.len(), |found| from + found + wanted.len())
 }
 
 fn string_end(chars: &[char], from: usize, close: char, backslash: bool) -> usize {
