@@ -73,7 +73,9 @@ fn variable_name(leaf: &Leaf) -> Option<&str> {
         let is_one = |word: &String| ["env", "envs", "environ", "environment"].contains(&&**word);
         roles::split_words(part).iter().any(is_one)
     };
-    if !place.split('/').any(names_variables) {
+    let mut windows = place.as_bytes().windows(3);
+    let is_likely = windows.any(|three| three.eq_ignore_ascii_case(b"env"));
+    if !is_likely || !place.split('/').any(names_variables) {
         return None;
     }
     if is_key {
