@@ -111,7 +111,7 @@ fn check_text(text: &str, role: Role) -> Option<ArgumentFinding> {
     .or_else(|| strict.then(|| check_address(text, role))?)
     .or_else(|| check_words(text, role))
     .or_else(|| check_settings(text))
-    .or_else(|| check_sockets(text))
+    .or_else(|| (!matches!(role, Role::Prose | Role::Code)).then(|| check_sockets(text))?)
     .or_else(|| matches!(role, Role::Command | Role::Args).then(|| check_numbers(text))?)
 }
 
