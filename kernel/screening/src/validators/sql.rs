@@ -253,20 +253,21 @@ fn split_batches(text: &str) -> Cow<'_, str> {
 
 /// True for a line by which shells of databases run programs, or read and write files.
 fn is_client_command(line: &str) -> bool {
-    let line = line
-        .trim_start()
-        .trim_start_matches([':', '#'])
-        .to_ascii_lowercase();
-    let word = line.split_whitespace().next().unwrap_or_default();
-    let is_name = matches!(
-        word,
-        "host" | "spool" | "r" | "out" | "on" | "connect" | "setvar"
-    );
-    line.starts_with("!!")
-        || line.starts_with('!') && line[1..].starts_with(|c: char| c.is_ascii_alphabetic())
-        || is_name
-            && word.len() < line.trim_end().len()
-            && !line.contains(['=', '<', '>', '(', ')', ','])
+    let line = line.trim().to_ascii_lowercase();
+    if let Some(program) = line.strip_prefix('!') {
+        return program.starts_with(|c: char| c == '!' || c.is_ascii_alphabetic());
+    }
+    let mut words = line.split_whitespace();
+    let named = match words.next().unwrap_or_default() {
+        "host" | "#host" | "spool" | ":r" | ":out" | ":connect" | ":setvar" => true,
+        first => first.starts_with(":!!"),
+    };
+    // A column or a parameter of this name goes on with an operator or a word of the language.
+    let is_argument = |word: &str| {
+        word.starts_with(|c: char| c.is_alphanumeric() || "./\\\"'$".contains(c))
+            && !AFTER_NAMES.contains(&word)
+    };
+    named && words.next().is_some_and(is_argument)
 }
 
 fn write_finding(what: &str) -> Option<ArgumentFinding> {
