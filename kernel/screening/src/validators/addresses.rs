@@ -193,11 +193,8 @@ pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(a, b, c, d)
     };
-    if ip.is_loopback() || ip.is_unspecified() {
-        return Some("this machine");
-    }
     match s {
-        // Compatible, mapped, translated (SIIT), NAT64, and ISATAP.
+        // Compatible (`::1`, too), mapped, translated (SIIT), NAT64, and ISATAP.
         [0, 0, 0, 0, 0, 0, h, l]
         | [0, 0, 0, 0, 0, 0xffff, h, l]
         | [0, 0, 0, 0, 0xffff, 0, h, l]
@@ -247,10 +244,10 @@ fn fill_v4(numbers: &[u64]) -> Ipv4Addr {
     let (last, heads) = numbers.split_last().expect("a host has a part");
     let mut value = 0_u64;
     for head in heads {
-        value = value << 8 | head & 0xff;
+        value = (value << 8) + (head & 0xff);
     }
     let rest = 8 * (4 - heads.len());
-    let value = value << rest | last & ((1 << rest) - 1);
+    let value = (value << rest) + (last & ((1 << rest) - 1));
     Ipv4Addr::from(u32::try_from(value & 0xffff_ffff).unwrap_or_default())
 }
 
@@ -379,6 +376,8 @@ mod tests {
             ("2001:0:808:808::f5ff:fffe", "a private"),
             ("2001:0:a00:1::f7f7:f7f7", "a private"),
             ("2001:0:808:808::f7f7:f7f7", ""),
+            ("2001:0:808:808::3fff:fdfe", "a reserved"),
+            ("fd00::5efe:8.8.8.8", "a private"),
             ("2001:1:a00:1::f5ff:fffe", ""),
             ("fd00:ec2::254", "a metadata"),
             ("fd00:ec3::254", "a private"),
