@@ -16,7 +16,7 @@ use super::roles::{self, Role};
 /// The most texts in one call. Real calls have some tens; more is rejected, not passed unchecked.
 const LEAVES_MAX: usize = 20_000;
 /// The most commands in one call: each is compared with all other texts of the call.
-const COMMANDS_MAX: usize = 256;
+pub(super) const COMMANDS_MAX: usize = 256;
 /// The maximum nesting of JSON inside strings.
 const NESTED_MAX: usize = 4;
 

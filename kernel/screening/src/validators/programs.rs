@@ -107,6 +107,9 @@ pub(super) fn program_name(word: &str) -> String {
         .iter()
         .find_map(|end| lower.strip_suffix(end))
         .unwrap_or(&lower);
+    if is_known(lower) {
+        return lower.to_owned();
+    }
     let is_base = |name: &&str| VERSIONED.contains(name);
     // `python3.13t`, `ksh93`, `bash-static`, `vim.basic`.
     let unnumbered = lower.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));

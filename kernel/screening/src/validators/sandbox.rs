@@ -1,6 +1,8 @@
 //! `sandbox`: no shell syntax, recursive deletes, or paths outside the roots (MGP §4.5).
 
-use super::arguments::{ArgumentKind, CallArguments, Leaf};
+use std::collections::HashSet;
+
+use super::arguments::{ArgumentKind, COMMANDS_MAX, CallArguments, Leaf};
 use super::programs::{CommandPurpose, FOLDERS};
 use super::roles::{self, Role};
 use super::{
@@ -294,26 +296,44 @@ fn is_listed(leaf: &Leaf) -> bool {
 fn check_split(args: &CallArguments, runs: bool, roots: &[String]) -> Result<(), BlockedArgument> {
     let role = |leaf: &Leaf| leaf.role;
     let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
-    let has = |object: &str, wanted: Role| {
-        let mut others = args.leaves.iter().filter(given);
-        others.any(|other| role(other) == wanted && *other.object == *object)
+    let objects_with = |wanted: Role| -> HashSet<&str> {
+        let leaves = args.leaves.iter().filter(given);
+        leaves
+            .filter(|leaf| role(leaf) == wanted)
+            .map(|leaf| &*leaf.object)
+            .collect()
     };
+    let with_command = objects_with(Role::Command);
+    let with_path = objects_with(Role::Path);
+    let with_args = objects_with(Role::Args);
     // In a tool that runs commands, a program may be the first of the words, or named as a file.
     let is_program = |leaf: &&Leaf| {
-        let by_itself = role(leaf) == Role::Command;
+        let object = &*leaf.object;
         let among_words = match role(leaf) {
-            Role::Args => !has(&leaf.object, Role::Path),
-            Role::Path => has(&leaf.object, Role::Args),
-            Role::Command | Role::Url | Role::Host | Role::Sql | Role::Code => false,
-            Role::Prose | Role::Method | Role::Mode | Role::Action | Role::Other => false,
+            Role::Command => return true,
+            Role::Args => !with_path.contains(object),
+            Role::Path => with_args.contains(object),
+            Role::Url | Role::Host | Role::Sql | Role::Code | Role::Prose => false,
+            Role::Method | Role::Mode | Role::Action | Role::Other => false,
         };
-        by_itself || among_words && runs && !has(&leaf.object, Role::Command) && is_listed(leaf)
+        among_words && runs && !with_command.contains(object) && is_listed(leaf)
     };
-    let programs = args.leaves.iter().filter(given);
-    for head in programs.filter(is_program) {
-        let first_of_list = head.kind != ArgumentKind::Element || head.path.ends_with("/0");
-        if !first_of_list {
-            continue;
+    let is_first = |leaf: &&Leaf| leaf.kind != ArgumentKind::Element || leaf.path.ends_with("/0");
+    let heads = args
+        .leaves
+        .iter()
+        .filter(given)
+        .filter(is_first)
+        .filter(is_program);
+    for (count, head) in heads.enumerate() {
+        // Each is compared with all other texts.
+        if count >= COMMANDS_MAX {
+            let finding = ArgumentFinding::new(
+                "unreadable",
+                "the arguments cannot be checked (too many commands)",
+                "make one plain command a call",
+            );
+            return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));
         }
         let mut words = match head.kind {
             ArgumentKind::Text => {
@@ -356,7 +376,7 @@ fn check_split(args: &CallArguments, runs: bool, roots: &[String]) -> Result<(),
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split_line(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
     }
 
@@ -419,15 +439,16 @@ mod tests {
             ("cat /a/ x", None),
             ("sed", None),
         ] {
-            assert_eq!(script_index(&words(line)), script, "{line}");
+            assert_eq!(script_index(&split_line(line)), script, "{line}");
         }
-        assert!(check_operands(&words("sed -n /a/,/b/p x"), &["/srv".to_owned()]).is_none());
+        assert!(check_operands(&split_line("sed -n /a/,/b/p x"), &["/srv".to_owned()]).is_none());
     }
 
     /// MGP-058: programs of known folders may be named by their path, and servers start like commands.
     #[test]
     fn servers_start_from_known_folders_without_dangerous_words() {
-        let is_refused = |line| check_start_command(&words(line), &["/srv".to_owned()]).is_some();
+        let is_refused =
+            |line| check_start_command(&split_line(line), &["/srv".to_owned()]).is_some();
         for line in ["node server.js", "/usr/bin/node server.js", "/srv/tool a"] {
             assert!(!is_refused(line), "{line}");
         }

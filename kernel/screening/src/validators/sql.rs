@@ -168,6 +168,8 @@ pub(super) fn is_statement(text: &str) -> bool {
 }
 
 fn is_head_of_statement(tokens: &[Token]) -> bool {
+    let is_explained = |token: &&Token| matches!(token, Token::Word(word) if matches!(&**word, "explain" | "desc" | "describe"));
+    let tokens = &tokens[tokens.iter().take_while(is_explained).count()..];
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
@@ -175,9 +177,6 @@ fn is_head_of_statement(tokens: &[Token]) -> bool {
     let has = |wanted: &str| tokens.iter().any(|t| *t == Token::Word(wanted.into()));
     match word(0) {
         "select" => has("from") || has("into") || has_call(tokens) || tokens.len() < 3,
-        "explain" | "desc" | "describe" => {
-            is_head_of_statement(tokens.get(1..).unwrap_or_default())
-        }
         "analyze" | "call" | "exec" | "execute" | "do" => has_call(tokens) || has("from"),
         "copy" => has("from") || has("to"),
         "load" => word(1) == "data",

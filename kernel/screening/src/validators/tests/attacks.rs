@@ -1,6 +1,8 @@
 //! Tests the validators against a corpus: the calls of `attacks.txt` must be rejected, the similar calls of
 //! `harmless.txt` must pass. A line is `[validator, tool, arguments]`.
 
+use std::time::{Duration, Instant};
+
 use super::{ScreenedCall, ScreeningRejection, Validators};
 use serde_json::value::RawValue;
 
@@ -34,6 +36,9 @@ const FALSE_ALARMS: [(&str, &str); 6] = [
         "PostgreSQL reads one string; SQLite a column E, its new name, and a second statement",
     ),
 ];
+
+/// The longest check of a hostile text: a hundred times what it takes alone on a slow machine.
+const CHECK_MAX: Duration = Duration::from_secs(20);
 
 fn lines(corpus: &str) -> impl Iterator<Item = &str> {
     corpus
@@ -138,15 +143,26 @@ fn hostile_texts_are_checked_in_bounded_time() {
         let text = piece.repeat(10_000 / piece.len());
         for key in ["url", "command", "path", "sql", "args", "x", "code"] {
             let args = serde_json::json!({ key: text, "list": [text] }).to_string();
-            for validator in ["sandbox", "readonly", "network_restricted"] {
-                let call = ScreenedCall {
-                    tool: "run_command",
-                    args: &args,
-                    ..ScreenedCall::default()
-                };
-                let _ = Validators::from_names([validator]).check(&call, |_| Ok::<(), ()>(()));
-            }
+            assert_is_checked(&args);
         }
+    }
+    // Depth of a statement, and many small commands.
+    assert_is_checked(&serde_json::json!({ "x": "explain ".repeat(100_000) }).to_string());
+    assert_is_checked(&serde_json::json!({ "args": vec!["sh"; 15_000] }).to_string());
+    let objects = vec![serde_json::json!({ "args": "sh" }); 6_000];
+    assert_is_checked(&serde_json::json!({ "list": objects }).to_string());
+}
+
+fn assert_is_checked(args: &str) {
+    for validator in ["sandbox", "readonly", "network_restricted"] {
+        let call = ScreenedCall {
+            tool: "run_command",
+            args,
+            ..ScreenedCall::default()
+        };
+        let start = Instant::now();
+        let _ = Validators::from_names([validator]).check(&call, |_| Ok::<(), ()>(()));
+        assert!(start.elapsed() < CHECK_MAX, "{validator} {}", &args[..40]);
     }
 }
 
