@@ -115,7 +115,9 @@ pub(super) fn program_name(word: &str) -> String {
     let unnumbered = lower.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     let first = lower.split(['-', '.']).next().unwrap_or(lower);
     let bare = first.trim_end_matches(|c: char| c.is_ascii_digit());
-    let shorter = [unnumbered, first, bare].into_iter().find(is_base);
+    let is_variant = |name: &&str| is_base(name) && forbidden_group(name).is_some();
+    let variant = [first, bare].into_iter().find(is_variant);
+    let shorter = Some(unnumbered).filter(is_base).or(variant);
     // GNU's programs beside others of the same name: `gsed`.
     let of_gnu = lower.strip_prefix('g').filter(|name| GNU.contains(name));
     shorter.or(of_gnu).unwrap_or(lower).to_owned()
