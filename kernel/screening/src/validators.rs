@@ -20,6 +20,7 @@ mod readonly;
 mod roles;
 mod sandbox;
 mod scripts;
+mod split_commands;
 mod sql;
 
 use serde_json::{Value, json};

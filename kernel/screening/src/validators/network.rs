@@ -90,9 +90,8 @@ fn check_in_detail(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
     let mut texts = normalization::decode_variants(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
     // URL parsers drop tabs and line breaks, and controls before the first letter.
-    let joined: String = last.chars().filter(|c| !"\t\r\n".contains(*c)).collect();
-    if joined != last && !last.trim().contains(' ') {
-        texts.push(joined);
+    if !last.trim().contains(' ') && last.contains(['\t', '\r', '\n']) {
+        texts.push(last.replace(['\t', '\r', '\n'], ""));
     }
     if matches!(role, Role::Command | Role::Args) && last.contains(['"', '\'', '\\']) {
         texts.push(last.replace(['"', '\'', '\\'], ""));
@@ -133,18 +132,21 @@ fn check_sockets(text: &str) -> Option<ArgumentFinding> {
 
 /// Checks settings like `host=localhost port=5432`, `Server=127.0.0.1;`.
 fn check_settings(text: &str) -> Option<ArgumentFinding> {
-    let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
-    parts
-        .filter_map(|p| p.split_once('='))
-        .find_map(|(key, value)| {
-            let key = key.to_ascii_lowercase();
-            let named = [
-                "host", "hostname", "hostaddr", "server", "addr", "address", "ip",
-            ];
-            named
-                .contains(&key.as_str())
-                .then(|| check_host(value, false))?
-        })
+    const NAMES: [&str; 7] = [
+        "host", "hostname", "hostaddr", "server", "addr", "address", "ip",
+    ];
+    let ends = |c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ',');
+    text.match_indices('=').find_map(|(at, _)| {
+        let before = &text[..at];
+        let is_named = NAMES.iter().any(|name| {
+            let start = at.checked_sub(name.len());
+            let rest = start.and_then(|start| before.split_at_checked(start));
+            rest.is_some_and(|(rest, key)| {
+                key.eq_ignore_ascii_case(name) && (rest.is_empty() || rest.ends_with(ends))
+            })
+        });
+        is_named.then(|| check_host(text[at + 1..].split(ends).next()?, false))?
+    })
 }
 
 /// Checks forms of hosts that only words of a command can have: `127.1`, one large number, a host behind the
@@ -175,14 +177,26 @@ fn check_numbers(text: &str) -> Option<ArgumentFinding> {
             let literal = word
                 .find('[')
                 .and_then(|from| word.get(from..=word.rfind(']')?));
-            let pieces = word
-                .split(':')
-                .filter(|piece| piece.len() > 4 && !piece.contains('/'));
-            (word.matches(':').count() > 1).then(|| {
-                let mut parts = literal.into_iter().chain(pieces);
+            (word.matches(':').count() > 1 && !is_clock(word)).then(|| {
+                let mut parts = literal.into_iter().chain(word.split(':'));
                 parts.find_map(|part| check_host(part, false))
             })?
         })
+}
+
+/// True for `00:01:10.5`.
+fn is_clock(word: &str) -> bool {
+    let parts: Vec<&str> = word.split(':').collect();
+    let digits = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+    match parts.as_slice() {
+        [hours, minutes, seconds] => {
+            let seconds = seconds.replacen('.', "", 1);
+            hours.len() == 2
+                && minutes.len() == 2
+                && [hours, minutes, &*seconds].into_iter().all(digits)
+        }
+        _ => false,
+    }
 }
 
 /// Checks a number, short or long, with or without a port, that the C library reads as an address.
@@ -308,6 +322,9 @@ fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
             HINT,
         ))
     };
+    if !alone && is_plain_name(host) {
+        return addresses::internal_name_reason(host).and_then(inside);
+    }
     if let Some(ip) = parse_ipv6(host) {
         return addresses::internal_v6_reason(ip).and_then(inside);
     }
@@ -335,6 +352,16 @@ fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
         },
         Err(_) => addresses::internal_name_reason(host).and_then(inside),
     }
+}
+
+/// True for most words of a text: names that a URL parser takes over as they are.
+fn is_plain_name(host: &str) -> bool {
+    let begins = |label: &str| label.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    begins(host)
+        && host.bytes().all(is_plain)
+        && host.rsplit('.').next().is_some_and(begins)
+        && !host.contains("--")
 }
 
 fn is_single(host: &Host<String>) -> bool {
@@ -401,7 +428,13 @@ fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
         Role::Sql | Role::Code | Role::Prose => false,
         Role::Method | Role::Mode | Role::Action => single,
     };
-    let breaks = |c: char| c.is_whitespace() || "\"'`<>(),;|&={}".contains(c);
+    let breaks = |c: char| {
+        let is_sign = matches!(
+            c,
+            '"' | '\'' | '`' | '<' | '>' | '(' | ')' | ',' | ';' | '|' | '&' | '=' | '{' | '}'
+        );
+        is_sign || c.is_whitespace()
+    };
     text.split(breaks)
         .filter(|w| w.len() > 2 && w.len() < 300)
         .find_map(|word| check_word(word, plainly, role))
@@ -409,6 +442,10 @@ fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
 
 fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> {
     let word = word.trim_end_matches(['.', '!', ':', ',']);
+    // Most words: a single one is only a mention.
+    if !plainly && word.bytes().all(|c| c.is_ascii_alphabetic() || c == b'_') {
+        return None;
+    }
     let unc = word.trim_start_matches('\\');
     if word.starts_with("\\\\") && !unc.is_empty() {
         return check_host(unc.split(['\\', '/', '@']).next()?, false);
@@ -516,6 +553,21 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
+        /// MGP-060: a plain name is judged as a URL parser reads it.
+        #[test]
+        fn plain_names_are_judged_as_parsed(pieces in prop::collection::vec(select(&PIECES), 1..6)) {
+            let name = pieces.concat();
+            if is_plain_name(&name) {
+                let reason = match Host::parse(&name) {
+                    Ok(parsed) => addresses::internal_host_reason(&parsed),
+                    Err(_) => addresses::internal_name_reason(&name),
+                };
+                prop_assert_eq!(addresses::internal_name_reason(&name), reason, "{:?}", name);
+                prop_assert!(addresses::possible_v4_addresses(&name).is_empty(), "{:?}", name);
+                prop_assert!(parse_ipv6(&name).is_none(), "{:?}", name);
+            }
+        }
+
         /// MGP-060: a text that passes the fast check passes the detailed one.
         #[test]
         fn fast_check_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {

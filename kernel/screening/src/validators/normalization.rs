@@ -49,17 +49,12 @@ pub(super) fn percent_decode(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let pair = bytes.get(at + 1..at + 3).and_then(parse_hex_pair);
-        match (bytes[at], pair) {
-            (b'%', Some(byte)) => {
-                out.push(byte);
-                at += 3;
-            }
-            (byte, _) => {
-                out.push(byte);
-                at += 1;
-            }
-        }
+        let sign = text[at..].find('%').map_or(bytes.len(), |sign| at + sign);
+        out.extend(&bytes[at..sign]);
+        let pair = bytes.get(sign + 1..sign + 3).and_then(parse_hex_pair);
+        // A sign without digits stands for itself.
+        out.extend(pair.or(bytes.get(sign).copied()));
+        at = sign + if pair.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&out).into_owned()
 }

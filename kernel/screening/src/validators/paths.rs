@@ -49,7 +49,8 @@ pub(super) fn check(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
         return Some(finding);
     }
     let decoded = normalization::decode_variants(text);
-    decoded.iter().find_map(|view| check_text(view, roots))
+    let mut others = decoded.iter().filter(|view| *view != text);
+    others.find_map(|view| check_text(view, roots))
 }
 
 fn check_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
@@ -146,7 +147,7 @@ fn check_location(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
         let reason = "the path leads up and out of where it starts";
         return Some(ArgumentFinding::new("traversal", reason, HINT));
     };
-    let secret = |part: &&str| SECRET.contains(&part.to_ascii_lowercase().as_str());
+    let secret = |part: &&str| SECRET.iter().any(|name| part.eq_ignore_ascii_case(name));
     if let Some(part) = parts.iter().find(|p| secret(p)) {
         let reason = format!("{part} is a place of secrets");
         return Some(ArgumentFinding::new("secret_place", reason, HINT));
@@ -164,7 +165,7 @@ fn check_location(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
     }
     let bare = drive.map_or(whole.clone(), |d| whole[d.len() + 1..].to_owned());
     let lower = bare.to_ascii_lowercase();
-    let system = SYSTEM.iter().any(|place| is_below(&lower, place));
+    let system = SYSTEM.iter().any(|place| is_in_folder(&lower, place));
     (system || lower.is_empty() || lower == "/").then(|| {
         ArgumentFinding::new(
             "system_place",
@@ -211,8 +212,11 @@ fn is_below(path: &str, root: &str) -> bool {
     } else {
         format!("/{root}")
     };
-    let rooted = rooted.trim_end_matches('/');
-    path.strip_prefix(rooted)
+    is_in_folder(path, rooted.trim_end_matches('/'))
+}
+
+fn is_in_folder(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -6,7 +6,7 @@ use super::programs::CommandPurpose;
 use super::roles::{self, Role};
 use super::{
     ArgumentFinding, BlockedArgument, ScreenedCall, Validator, command_rules, commands,
-    normalization, sql,
+    normalization, patterns, split_commands, sql,
 };
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
@@ -85,7 +85,13 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
             ));
         }
     }
-    check_lists(args)
+    split_commands::check(Validator::Readonly, args, runs, |head, words| {
+        if sql::is_statement(&head.text) {
+            sql::check(&words.join(" "))
+        } else {
+            check_argv(words)
+        }
+    })
 }
 
 /// Checks the server's declaration and the tool's name. Network access is no write; all other effects are.
@@ -141,12 +147,16 @@ fn check_leaf(
             // A word of a command, or one of several commands.
             Role::Command if list => {
                 let is_one = leaf.key.ends_with('s') && text.contains(' ');
-                is_one.then(|| check_command(text))?
+                check_word(text).or_else(|| is_one.then(|| check_command(text))?)
             }
             // Some databases call their statements commands.
             Role::Command if database || sql::is_statement(text) => sql::check(text),
             Role::Command
-                if leaf.role == role && args.leaves.iter().any(|l| is_word_of_command(l, leaf)) =>
+                if leaf.role == role
+                    && args
+                        .leaves
+                        .iter()
+                        .any(|l| split_commands::is_word_of(l, leaf)) =>
             {
                 commands::split_words(text).err()
             }
@@ -155,8 +165,14 @@ fn check_leaf(
             Role::Mode => check_mode(text),
             Role::Action => check_action(text),
             Role::Path | Role::Url | Role::Host => None,
+            Role::Args if runs => check_word(text).or_else(|| check_other(text, role)),
             Role::Args | Role::Code | Role::Prose | Role::Other => check_other(text, role),
         })
+}
+
+/// Checks one word of a command: a shell may be started for it.
+fn check_word(text: &str) -> Option<ArgumentFinding> {
+    split_commands::check_separator(text).or_else(|| patterns::check(text))
 }
 
 fn check_other(text: &str, role: Role) -> Option<ArgumentFinding> {
@@ -253,47 +269,4 @@ fn check_command(text: &str) -> Option<ArgumentFinding> {
 
 fn check_argv(words: &[String]) -> Option<ArgumentFinding> {
     command_rules::check(words, CommandPurpose::Read)
-}
-
-/// True if a text is an argument of this program.
-fn is_word_of_command(other: &Leaf, head: &Leaf) -> bool {
-    let both = other.kind == ArgumentKind::Element && head.kind == ArgumentKind::Element;
-    let listed = both && other.parent == head.parent && other.path != head.path;
-    let role = other.role;
-    listed || role == Role::Args && other.object == head.object && other.kind != ArgumentKind::Key
-}
-
-/// Checks commands given as a list of words, or as a program and its arguments.
-fn check_lists(args: &CallArguments) -> Result<(), BlockedArgument> {
-    let heads = args.leaves.iter().filter(|l| {
-        let first = l.kind == ArgumentKind::Text
-            || l.kind == ArgumentKind::Element && l.path.ends_with("/0");
-        first && l.role == Role::Command
-    });
-    for head in heads {
-        let rest = args
-            .leaves
-            .iter()
-            .filter(|other| is_word_of_command(other, head));
-        let mut words =
-            commands::split_words(&normalization::normalize(&head.text)).unwrap_or_default();
-        words.extend(rest.flat_map(|l| {
-            let plain = normalization::normalize(&l.text);
-            match l.kind {
-                ArgumentKind::Text => commands::split_words(&plain).unwrap_or_else(|_| vec![plain]),
-                ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => vec![plain],
-            }
-        }));
-        if sql::is_statement(&head.text) || words.len() < 2 && head.kind == ArgumentKind::Text {
-            continue;
-        }
-        if let Some(finding) = check_argv(&words) {
-            return Err(BlockedArgument::for_leaf(
-                Validator::Readonly,
-                head,
-                finding,
-            ));
-        }
-    }
-    Ok(())
 }

@@ -1,13 +1,11 @@
 //! `sandbox`: no shell syntax, recursive deletes, or paths outside the roots (MGP §4.5).
 
-use std::collections::HashSet;
-
-use super::arguments::{ArgumentKind, COMMANDS_MAX, CallArguments, Leaf};
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::{CommandPurpose, FOLDERS};
 use super::roles::{self, Role};
 use super::{
     ArgumentFinding, BlockedArgument, ScreenedCall, Validator, command_rules, commands,
-    dangerous_commands, fast_path, normalization, paths, patterns, programs,
+    dangerous_commands, fast_path, normalization, paths, patterns, programs, split_commands,
 };
 use crate::variables;
 
@@ -18,7 +16,9 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
             return Err(BlockedArgument::for_leaf(Validator::Sandbox, leaf, finding));
         }
     }
-    check_split(args, runs, call.roots)
+    split_commands::check(Validator::Sandbox, args, runs, |_, words| {
+        check_argv(words, call.roots)
+    })
 }
 
 /// Checks a text by its role: in a tool that runs commands, a text without a known role is a command.
@@ -49,7 +49,7 @@ fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFindi
     };
     match (role, leaf.kind) {
         (Role::Command, ArgumentKind::Element) | (Role::Args, _) => {
-            check_separator(&leaf.text).or_else(|| check_word(&leaf.text, roots))
+            split_commands::check_separator(&leaf.text).or_else(|| check_word(&leaf.text, roots))
         }
         (Role::Command, _) => check_command(&leaf.text, roots),
         (Role::Path, _) => check_path(&leaf.text, roots),
@@ -176,7 +176,7 @@ fn fused_value(word: &str) -> Option<&str> {
     let climbs = value == ".." || value.starts_with("../");
     // One slash alone is a separator: `cut -d/`.
     let is_rooted = value.starts_with(['/', '~']) && value != "/" && count <= CLUSTER_MAX;
-    (count > 0 && (climbs || is_rooted)).then_some(value)
+    (climbs || is_rooted).then_some(value)
 }
 
 /// True if a shell may read a part of this path as `..`: `.?/x`.
@@ -209,20 +209,6 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
         return None;
     }
     paths::check(value, roots).or_else(|| may_climb(value).then(climb_finding))
-}
-
-/// Finds an operator in place of a word, and a line end before it: what joins the words makes two commands.
-fn check_separator(text: &str) -> Option<ArgumentFinding> {
-    let word = text.trim_matches([' ', '\t']);
-    let joins = ["|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "2>", "&>"].contains(&word)
-        || word.starts_with(['\n', '\r']);
-    joins.then(|| {
-        ArgumentFinding::new(
-            "metacharacter",
-            "a word that joins or redirects commands",
-            "make one plain command a call",
-        )
-    })
 }
 
 /// Checks one word of a list: no shell splits it, but one may still be started for it.
@@ -283,93 +269,6 @@ fn check_other(text: &str) -> Option<ArgumentFinding> {
     normalization::decode_variants(text)
         .iter()
         .find_map(|view| patterns::check(view).or_else(|| escapes(view)))
-}
-
-/// True if the first word of a text is a program of the table.
-fn is_listed(leaf: &Leaf) -> bool {
-    let text = normalization::normalize(&leaf.text);
-    let name = programs::program_name(text.split_whitespace().next().unwrap_or_default());
-    programs::is_known(&name) || programs::forbidden_group(&name).is_some()
-}
-
-/// Checks a command whose program and words are in several arguments, or in a list.
-fn check_split(args: &CallArguments, runs: bool, roots: &[String]) -> Result<(), BlockedArgument> {
-    let role = |leaf: &Leaf| leaf.role;
-    let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
-    let objects_with = |wanted: Role| -> HashSet<&str> {
-        let leaves = args.leaves.iter().filter(given);
-        leaves
-            .filter(|leaf| role(leaf) == wanted)
-            .map(|leaf| &*leaf.object)
-            .collect()
-    };
-    let with_command = objects_with(Role::Command);
-    let with_path = objects_with(Role::Path);
-    let with_args = objects_with(Role::Args);
-    // In a tool that runs commands, a program may be the first of the words, or named as a file.
-    let is_program = |leaf: &&Leaf| {
-        let object = &*leaf.object;
-        let among_words = match role(leaf) {
-            Role::Command => return true,
-            Role::Args => !with_path.contains(object),
-            Role::Path => with_args.contains(object),
-            Role::Url | Role::Host | Role::Sql | Role::Code | Role::Prose => false,
-            Role::Method | Role::Mode | Role::Action | Role::Other => false,
-        };
-        among_words && runs && !with_command.contains(object) && is_listed(leaf)
-    };
-    let is_first = |leaf: &&Leaf| leaf.kind != ArgumentKind::Element || leaf.path.ends_with("/0");
-    let heads = args
-        .leaves
-        .iter()
-        .filter(given)
-        .filter(is_first)
-        .filter(is_program);
-    for (count, head) in heads.enumerate() {
-        // Each is compared with all other texts.
-        if count >= COMMANDS_MAX {
-            let finding = ArgumentFinding::new(
-                "unreadable",
-                "the arguments cannot be checked (too many commands)",
-                "make one plain command a call",
-            );
-            return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));
-        }
-        let mut words = match head.kind {
-            ArgumentKind::Text => {
-                commands::split_words(&normalization::normalize(&head.text)).unwrap_or_default()
-            }
-            ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => {
-                vec![normalization::normalize(&head.text)]
-            }
-        };
-        let alone = words.len();
-        for other in args.leaves.iter().filter(given) {
-            let listed = other.kind == ArgumentKind::Element
-                && other.parent == head.parent
-                && other.path != head.path
-                && head.kind == ArgumentKind::Element;
-            let argument = role(head) != Role::Args
-                && role(other) == Role::Args
-                && other.object == head.object;
-            if listed || argument && other.kind == ArgumentKind::Element {
-                words.push(normalization::normalize(&other.text));
-            } else if argument {
-                let plain = normalization::normalize(&other.text);
-                let cut = commands::split_words(&plain);
-                let cut =
-                    cut.map_err(|f| BlockedArgument::for_leaf(Validator::Sandbox, other, f))?;
-                words.extend(cut);
-            }
-        }
-        // A command in one text was checked as text.
-        let whole =
-            role(head) == Role::Command && head.kind == ArgumentKind::Text && words.len() == alone;
-        if !whole && let Some(finding) = check_argv(&words, roots) {
-            return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

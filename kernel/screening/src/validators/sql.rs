@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::ArgumentFinding;
-use tokens::{DIALECTS, SqlDialect, Token, tokenize};
+use tokens::{DIALECTS, SqlDialect, Token, is_read_equally, tokenize};
 
 mod tokens;
 
@@ -223,7 +223,12 @@ pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
         return write_finding(line.trim());
     }
     let mut last = Vec::new();
-    DIALECTS.iter().find_map(|differ| {
+    let dialects = if is_read_equally(text) {
+        &DIALECTS[..1]
+    } else {
+        &DIALECTS
+    };
+    dialects.iter().find_map(|differ| {
         let mut dialect = SqlDialect::default();
         differ(&mut dialect);
         let tokens = tokenize(text, dialect);

@@ -44,6 +44,12 @@ pub(super) enum Token {
     Sign(char),
 }
 
+/// True if no dialect reads this text in its own way: it has no comments and escapes, and no quotes of only some of them.
+pub(super) fn is_read_equally(text: &str) -> bool {
+    let own = ["--", "/*", "//", "'''", "\"\"\"", "q'", "Q'"];
+    !text.contains(['\\', '#', '$', '[']) && !own.iter().any(|sign| text.contains(sign))
+}
+
 /// Splits a text into tokens, without comments, except those that a database runs.
 pub(super) fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
@@ -218,4 +224,33 @@ fn comment_end(chars: &[char], from: usize, nested: bool) -> usize {
 fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
     let end = skip_while(chars, at + 1, |c| c.is_alphanumeric() || c == '_');
     (chars.get(end) == Some(&'$')).then(|| chars[at..=end].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    const PIECES: [&str; 30] = [
+        "select", "q", "nq", "e", "E", "Q", "$", "a", "$a$", "1", "'", "''", "\"", "\"\"", "`",
+        "[", "]", "#", "-", "--", "/", "*", "/*!", "/*", "*/", "\\", "\n", " ", ";", "(",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        /// MGP-059: a text that is not read in each dialect has the same tokens in all.
+        #[test]
+        fn texts_read_once_are_equal_in_all_dialects(pieces in prop::collection::vec(select(&PIECES), 1..7)) {
+            let text = pieces.concat();
+            if is_read_equally(&text) {
+                let plain = tokenize(&text, SqlDialect::default());
+                for differ in DIALECTS {
+                    let mut dialect = SqlDialect::default();
+                    differ(&mut dialect);
+                    prop_assert_eq!(&tokenize(&text, dialect), &plain, "{:?}", text);
+                }
+            }
+        }
+    }
 }
