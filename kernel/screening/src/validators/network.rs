@@ -178,8 +178,17 @@ fn check_numbers(text: &str) -> Option<ArgumentFinding> {
                 .find('[')
                 .and_then(|from| word.get(from..=word.rfind(']')?));
             (word.matches(':').count() > 1 && !is_clock(word)).then(|| {
-                let mut parts = literal.into_iter().chain(word.split(':'));
-                parts.find_map(|part| check_host(part, false))
+                // Behind a path, few numbers are the version of an image.
+                let is_version = |path: &str, part: &str| {
+                    path.contains('/')
+                        && part.starts_with(|c: char| c.is_ascii_digit())
+                        && part.matches('.').count() < 3
+                };
+                let before = std::iter::once("").chain(word.split(':'));
+                let parts = word.split(':').zip(before);
+                let hosts = parts.filter(|(part, before)| !is_version(before, part));
+                let mut hosts = literal.into_iter().chain(hosts.map(|(part, _)| part));
+                hosts.find_map(|part| check_host(part, false))
             })?
         })
 }
