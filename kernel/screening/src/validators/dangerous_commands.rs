@@ -163,6 +163,21 @@ fn has_option(rest: &[String], long: &str, letters: &str) -> bool {
     })
 }
 
+/// True for `git clean`, which is not only asked what it would delete, and `git filter-branch`.
+fn deletes_with_git(rest: &[String]) -> bool {
+    let mut words = rest.iter().map(|word| word.to_lowercase());
+    while let Some(word) = words.next() {
+        if matches!(&*word, "-c" | "--git-dir" | "--work-tree" | "--namespace") {
+            words.next();
+        } else if !word.starts_with('-') {
+            let is_asked = |word: String| matches!(&*word, "-n" | "-nd" | "-ndx" | "--dry-run");
+            return word == "filter-branch"
+                || word == "clean" && !words.next().is_some_and(is_asked);
+        }
+    }
+    false
+}
+
 /// Finds commands that delete more than one file, or escape the sandbox.
 pub(super) fn check_destructive(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let any = |set: &[&str]| {
@@ -182,7 +197,7 @@ pub(super) fn check_destructive(program: &str, rest: &[String]) -> Option<Argume
         "deltree" => true,
         "remove-item" | "ri" => starts("-rec") || starts("-r"),
         "unlink" => false,
-        "git" => any(&["clean"]) || any(&["filter-branch"]),
+        "git" => deletes_with_git(rest),
         "rsync" => starts("--delete"),
         _ => false,
     };

@@ -272,9 +272,7 @@ fn check_urls(text: &str, strict: bool, expands: bool) -> Option<ArgumentFinding
 
 fn scheme_before(text: &str) -> String {
     let wordy = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-    let start = text.rfind(|c| !wordy(c)).map_or(0, |at| {
-        at + text[at..].chars().next().map_or(1, char::len_utf8)
-    });
+    let start = text.rfind(|c| !wordy(c)).unwrap_or(0);
     let scheme = text[start..].trim_start_matches(|c: char| !c.is_ascii_alphabetic());
     scheme.to_ascii_lowercase()
 }
@@ -558,6 +556,16 @@ mod tests {
             text,
             kind: ArgumentKind::Text,
         }
+    }
+
+    /// MGP-060: a host is looked for in so much of a URL, and no more.
+    #[test]
+    fn host_is_found_in_a_bounded_authority() {
+        let long = |len: usize| format!("https://{}@example.com/", "a".repeat(len - 12));
+        let check = |text| check_in_detail(&leaf(text, Role::Url), Role::Url);
+        assert_eq!(check(long(AUTHORITY_MAX)), None);
+        let finding = check(long(AUTHORITY_MAX + 1));
+        assert_eq!(finding.map(|found| found.rule), Some("unreadable"));
     }
 
     proptest! {
