@@ -383,7 +383,7 @@ fn without_port(text: &str) -> &str {
         return text.find(']').map_or(text, |end| &text[..=end]);
     }
     match text.split_once(':') {
-        Some((_, rest)) if rest.contains(':') && parse_ipv6(text).is_some() => text,
+        Some(_) if parse_ipv6(text).is_some() => text,
         Some((host, _)) => host,
         None => text,
     }
@@ -443,7 +443,6 @@ fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
         is_sign || c.is_whitespace()
     };
     text.split(breaks)
-        .filter(|w| w.len() > 2 && w.len() < 300)
         .find_map(|word| check_word(word, plainly, role))
 }
 
@@ -453,9 +452,9 @@ fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
     if !plainly && word.bytes().all(|c| c.is_ascii_alphabetic() || c == b'_') {
         return None;
     }
-    let unc = word.trim_start_matches('\\');
-    if word.starts_with("\\\\") && !unc.is_empty() {
-        return check_host(unc.split(['\\', '/', '@']).next()?, false);
+    if word.starts_with("\\\\") {
+        let share = word.trim_start_matches('\\');
+        return check_host(share.split(['\\', '/', '@']).next()?, false);
     }
     let word = word.trim_start_matches(':');
     let is_url = word.starts_with("//");
