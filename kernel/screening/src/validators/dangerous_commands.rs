@@ -1,6 +1,8 @@
 //! Programs and arguments that destroy data, take control or reach the network: they indicate an injected
 //! command, and no server may be started with them.
 
+use std::cell::LazyCell;
+
 use super::ArgumentFinding;
 use super::programs::{self, program_name};
 
@@ -68,20 +70,22 @@ const HINT: &str = "leave this out; deleting whole folders, starting shells and 
 /// The rule that one command violates.
 pub(super) fn check(words: &[String]) -> Option<ArgumentFinding> {
     let words = drop_empty_words(words);
-    let (first, rest) = words.split_first()?;
-    if first.contains('=') && !first.starts_with(['-', '=']) {
-        return finding("environment", "a variable is set for the command");
-    }
-    let program = program_name(first);
-    if WRAPPERS.contains(&program.as_str()) {
-        let own = |w: &&String| {
-            w.starts_with('-')
-                || w.bytes()
-                    .all(|c| c.is_ascii_digit() || c == b's' || c == b'.')
+    let mut words = words.as_slice();
+    let (program, rest) = loop {
+        let (first, rest) = words.split_first()?;
+        if first.contains('=') && !first.starts_with(['-', '=']) {
+            return finding("environment", "a variable is set for the command");
+        }
+        let program = program_name(first);
+        if !WRAPPERS.contains(&program.as_str()) {
+            break (program, rest);
+        }
+        let is_own = |w: &String| {
+            let is_time = |c: u8| c.is_ascii_digit() || c == b's' || c == b'.';
+            w.starts_with('-') || w.bytes().all(is_time)
         };
-        let inner: Vec<String> = rest.iter().skip_while(|w| own(w)).cloned().collect();
-        return check(&inner);
-    }
+        words = &rest[rest.iter().take_while(|w| is_own(w)).count()..];
+    };
     if programs::is_in_group("danger", &program)
         || program.starts_with("mkfs")
         || program.starts_with("ld-")
@@ -253,12 +257,13 @@ fn is_set_id(mode: &str) -> bool {
 
 fn check_options(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let finds = program == "find" || program == "fd";
+    let only_reads = LazyCell::new(|| programs::is_reading_find(rest));
     let word = rest.iter().find(|word| {
         let lower = word.to_lowercase();
         let start = lower.split(['=', ' ']).next().unwrap_or_default();
         let starts = start.starts_with("-exec") || start.starts_with("-ok");
         let taken = match start {
-            _ if starts => !programs::is_reading_find(rest),
+            _ if starts => !*only_reads,
             "-delete" | "-fprintf" => true,
             _ => false,
         };

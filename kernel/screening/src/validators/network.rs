@@ -66,7 +66,12 @@ pub(super) fn check(_call: &ScreenedCall<'_>, args: &CallArguments) -> Result<()
 fn check_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
     let role = leaf.role;
     if leaf.kind == ArgumentKind::Number {
-        return (role == Role::Host || role == Role::Url).then(|| check_host(&leaf.text, true))?;
+        return match role {
+            Role::Host | Role::Url => check_host(&leaf.text, true),
+            Role::Command | Role::Args => check_number(&leaf.text),
+            Role::Path | Role::Sql | Role::Code | Role::Prose => None,
+            Role::Method | Role::Mode | Role::Action | Role::Other => None,
+        };
     }
     let role = if leaf.kind == ArgumentKind::Key {
         Role::Other
@@ -132,8 +137,15 @@ fn check_sockets(text: &str) -> Option<ArgumentFinding> {
 
 /// Checks settings like `host=localhost port=5432`, `Server=127.0.0.1;`.
 fn check_settings(text: &str) -> Option<ArgumentFinding> {
-    const NAMES: [&str; 7] = [
-        "host", "hostname", "hostaddr", "server", "addr", "address", "ip",
+    const NAMES: [&str; 8] = [
+        "host",
+        "hostname",
+        "hostaddr",
+        "server",
+        "addr",
+        "address",
+        "ip",
+        "data source",
     ];
     let ends = |c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ',');
     text.match_indices('=').find_map(|(at, _)| {
@@ -145,7 +157,15 @@ fn check_settings(text: &str) -> Option<ArgumentFinding> {
                 key.eq_ignore_ascii_case(name) && (rest.is_empty() || rest.ends_with(ends))
             })
         });
-        is_named.then(|| check_host(text[at + 1..].split(ends).next()?, false))?
+        is_named.then(|| {
+            // SQL Server: `tcp:host,port`, `host\instance`, and two names of this machine.
+            let value = text[at + 1..].split(ends).next()?;
+            let value = value.strip_prefix("tcp:").unwrap_or(value);
+            match value.split('\\').next()? {
+                "." | "(local)" | "(localdb)" => check_host("localhost", false),
+                host => check_host(host, false),
+            }
+        })?
     })
 }
 
@@ -259,12 +279,16 @@ fn check_urls(text: &str, strict: bool, expands: bool) -> Option<ArgumentFinding
         }
         let url = slashes >= 2 || special && (slashes == 1 || strict && starts);
         // After credentials or before a port, a word is a host in any scheme.
-        let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
-        let reached = strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']));
-        if url
-            && let Some(finding) = check_rest(&rest[slashes..], special || reached, strict, expands)
-        {
-            return Some(finding);
+        let is_reached = || {
+            let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
+            strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']))
+        };
+        if url {
+            let named = special || is_reached();
+            let found = check_rest(&rest[slashes..], named, strict, expands);
+            if found.is_some() {
+                return found;
+            }
         }
     }
     None
@@ -279,15 +303,21 @@ fn scheme_before(text: &str) -> String {
 
 /// Checks all hosts that the text after the slashes may have.
 fn check_rest(rest: &str, special: bool, strict: bool, expands: bool) -> Option<ArgumentFinding> {
-    let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
-    let whole = if strict {
-        rest
-    } else {
-        rest.split(quoted).next()?
+    let ends = |c: char| {
+        let quotes = matches!(c, '"' | '\'' | '`' | '<' | '>');
+        !strict && (c.is_whitespace() || quotes)
     };
-    let first = whole.split(['/', '\\', '?', '#']).next()?;
+    // The text may be long, and have many URLs: only what may be the host is read.
+    let until_slash = rest.split(|c| c == '/' || ends(c)).next()?;
+    let first = until_slash.split(['\\', '?', '#']).next()?;
     let main = first.rsplit('@').next()?;
-    if let Some(finding) = check_host(main, special && is_host(main)) {
+    // A client may take a missing host for this machine.
+    let host = if special && main.strip_prefix(':').is_some_and(is_port) {
+        "localhost"
+    } else {
+        main
+    };
+    if let Some(finding) = check_host(host, special && is_host(host)) {
         return Some(finding);
     }
     // Some clients expand one text to several URLs: `{a,b}`, `[1-9]`.
@@ -296,7 +326,6 @@ fn check_rest(rest: &str, special: bool, strict: bool, expands: bool) -> Option<
         let reason = format!("{main} is a pattern of hosts");
         return Some(ArgumentFinding::new("unreadable", reason, HINT));
     }
-    let until_slash = whole.split('/').next()?;
     if until_slash.len() > AUTHORITY_MAX {
         let reason = "a URL whose host cannot be found in it";
         return Some(ArgumentFinding::new("unreadable", reason, HINT));
@@ -407,11 +436,11 @@ fn check_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     }
     let slashes = text.chars().take_while(|c| matches!(c, '/' | '\\')).count();
     match (role, slashes) {
-        (Role::Host, 0) => {
+        (Role::Host, 0) => text.split([',', ';']).find_map(|text| {
             let first = text.split(['/', '\\', '?', '#']).next()?;
             let host = first.rsplit('@').next()?;
             check_host(host, is_host(host))
-        }
+        }),
         (_, 1) => None,
         (_, 0) => {
             let first = text.split(['/', '\\', '?', '#']).next()?;
@@ -455,6 +484,16 @@ fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
     if word.starts_with("\\\\") {
         let share = word.trim_start_matches('\\');
         return check_host(share.split(['\\', '/', '@']).next()?, false);
+    }
+    // `name:80:10.0.0.1`, `user/password@10.0.0.1/x`
+    if plainly && word.contains(['@', ':']) {
+        let parts = word.split(['@', ':']);
+        let before_path = parts.filter_map(|part| part.split('/').next());
+        let mut hosts = before_path.filter(|part| part.matches('.').count() == 3);
+        let found = hosts.find_map(|part| check_host(part, false));
+        if found.is_some() {
+            return found;
+        }
     }
     let word = word.trim_start_matches(':');
     let is_url = word.starts_with("//");

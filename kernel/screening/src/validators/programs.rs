@@ -274,8 +274,9 @@ fn strip_reading_execs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<Stri
         }
         let program = inner.first().cloned().unwrap_or_default();
         let words = inner.get(1..).unwrap_or_default();
-        let reads = check_invocation(&table_key(&program), words, CommandPurpose::Read).is_ok();
-        if program == "find" || !reads {
+        let key = table_key(&program);
+        // `find` within `find` is not read further, at any depth.
+        if key == "find" || check_invocation(&key, words, CommandPurpose::Read).is_err() {
             return Err(Some(format!("-exec {program}")));
         }
     }

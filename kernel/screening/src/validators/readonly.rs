@@ -1,6 +1,8 @@
 //! `readonly`: nothing that writes (MGP §4.5). Commands are checked by an allow list; an unknown program
 //! may write.
 
+use std::collections::HashSet;
+
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::CommandPurpose;
 use super::roles::{self, Role};
@@ -74,10 +76,16 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
         ));
     }
     let words = roles::split_words(call.tool);
-    let database = roles::is_database_name(&words);
     let runs = roles::is_command_name(&words);
+    let context = Context {
+        args,
+        database: roles::is_database_name(&words),
+        queries: words.iter().any(|word| word == "query"),
+        runs,
+        commanded: split_commands::commanded_objects(args),
+    };
     for leaf in &args.leaves {
-        if let Some(finding) = check_leaf(leaf, args, database, runs) {
+        if let Some(finding) = context.check(leaf) {
             return Err(BlockedArgument::for_leaf(
                 Validator::Readonly,
                 leaf,
@@ -85,13 +93,19 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
             ));
         }
     }
-    split_commands::check(Validator::Readonly, args, runs, |head, words| {
-        if sql::is_statement(&head.text) {
-            sql::check(&words.join(" "))
-        } else {
-            check_argv(words)
-        }
-    })
+    let rules = split_commands::Rules {
+        validator: Validator::Readonly,
+        tool: call.tool,
+        check_words: |head: &Leaf, words: &[String]| {
+            if sql::is_statement(&head.text) {
+                sql::check(&words.join(" "))
+            } else {
+                check_argv(words)
+            }
+        },
+        check_line: check_command,
+    };
+    split_commands::check(&rules, args, runs)
 }
 
 /// Checks the server's declaration and the tool's name. Network access is no write; all other effects are.
@@ -122,52 +136,66 @@ fn write_finding(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new(rule, reason, HINT))
 }
 
-fn check_leaf(
-    leaf: &Leaf,
-    args: &CallArguments,
+/// What a call says about each of its texts.
+struct Context<'a> {
+    args: &'a CallArguments,
+    /// Its tool is one of a database.
     database: bool,
+    queries: bool,
     runs: bool,
-) -> Option<ArgumentFinding> {
-    if matches!(leaf.kind, ArgumentKind::Number | ArgumentKind::Key) {
-        return None;
+    commanded: HashSet<&'a str>,
+}
+
+impl Context<'_> {
+    fn check(&self, leaf: &Leaf) -> Option<ArgumentFinding> {
+        if matches!(leaf.kind, ArgumentKind::Number | ArgumentKind::Key) {
+            return None;
+        }
+        let role = self.role(leaf);
+        normalization::with_normalized(&leaf.text)
+            .iter()
+            .find_map(|text| self.check_text(text, leaf, role))
     }
-    let open = leaf.role == Role::Other;
-    let role = if database && (open || leaf.role == Role::Prose) {
-        Role::Sql
-    } else if runs && (open || leaf.role == Role::Code) {
-        Role::Command
-    } else {
-        leaf.role
-    };
-    let list = leaf.kind == ArgumentKind::Element;
-    normalization::with_normalized(&leaf.text)
-        .iter()
-        .find_map(|text| match role {
-            Role::Sql => sql::check(text),
-            // A word of a command, or one of several commands.
-            Role::Command if list => {
-                let is_one = leaf.key.ends_with('s') && text.contains(' ');
-                check_word(text).or_else(|| is_one.then(|| check_command(text))?)
-            }
-            // Some databases call their statements commands.
-            Role::Command if database || sql::is_statement(text) => sql::check(text),
+
+    fn role(&self, leaf: &Leaf) -> Role {
+        let open = leaf.role == Role::Other;
+        if self.database && (open || leaf.role == Role::Prose) {
+            Role::Sql
+        } else if self.runs && (open || leaf.role == Role::Code) {
             Role::Command
-                if leaf.role == role
-                    && args
-                        .leaves
-                        .iter()
-                        .any(|l| split_commands::is_word_of(l, leaf)) =>
-            {
+        } else {
+            leaf.role
+        }
+    }
+
+    fn check_text(&self, text: &str, leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
+        let is_named = leaf.role == role;
+        match role {
+            Role::Sql => sql::check(text),
+            Role::Command if leaf.kind == ArgumentKind::Element => check_word(text),
+            // Some databases call their statements commands.
+            Role::Command if self.database || sql::is_statement(text) => sql::check(text),
+            Role::Command if is_named && split_commands::has_words(self.args, leaf, self.runs) => {
                 commands::split_words(text).err()
+            }
+            // Beside a command, few texts are another one: `timeout`, `encoding`.
+            Role::Command
+                if leaf.role == Role::Other
+                    && split_commands::is_within(leaf, &self.commanded)
+                    && !split_commands::is_listed(leaf) =>
+            {
+                check_word(text)
             }
             Role::Command => check_command(text),
             Role::Method => check_method(text),
             Role::Mode => check_mode(text),
             Role::Action => check_action(text),
             Role::Path | Role::Url | Role::Host => None,
-            Role::Args if runs => check_word(text).or_else(|| check_other(text, role)),
+            Role::Args if self.runs => check_word(text).or_else(|| check_other(text, role)),
+            Role::Prose if self.queries && sql::is_statement(text) => sql::check(text),
             Role::Args | Role::Code | Role::Prose | Role::Other => check_other(text, role),
-        })
+        }
+    }
 }
 
 /// Checks one word of a command: a shell may be started for it.

@@ -107,10 +107,9 @@ fn role_for_singular(word: &str) -> Role {
         "code" | "source" | "script" | "snippet" | "sourcecode" | "python" | "javascript" => {
             Role::Code
         }
-        "content" | "text" | "body" | "description" | "prompt" | "markdown" | "html" | "diff"
-        | "patch" | "comment" | "note" | "data" | "summary" | "explanation" | "documentation" => {
-            Role::Prose
-        }
+        "content" | "stdin" | "text" | "body" | "description" | "prompt" | "markdown" | "html"
+        | "diff" | "patch" | "comment" | "note" | "data" | "summary" | "explanation"
+        | "documentation" => Role::Prose,
         "method" => Role::Method,
         "mode" => Role::Mode,
         "action" | "operation" | "op" | "verb" => Role::Action,

@@ -12,17 +12,26 @@ use crate::variables;
 pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), BlockedArgument> {
     let runs = call.can_run_commands();
     for leaf in &args.leaves {
-        if let Some(finding) = check_leaf(leaf, runs, call.roots) {
+        if let Some(finding) = check_leaf(leaf, args, runs, call.roots) {
             return Err(BlockedArgument::for_leaf(Validator::Sandbox, leaf, finding));
         }
     }
-    split_commands::check(Validator::Sandbox, args, runs, |_, words| {
-        check_argv(words, call.roots)
-    })
+    let rules = split_commands::Rules {
+        validator: Validator::Sandbox,
+        tool: call.tool,
+        check_words: |_: &Leaf, words: &[String]| check_argv(words, call.roots),
+        check_line: |line: &str| check_command(line, call.roots),
+    };
+    split_commands::check(&rules, args, runs)
 }
 
 /// Checks a text by its role: in a tool that runs commands, a text without a known role is a command.
-fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_leaf(
+    leaf: &Leaf,
+    args: &CallArguments,
+    runs: bool,
+    roots: &[String],
+) -> Option<ArgumentFinding> {
     if leaf.kind == ArgumentKind::Number {
         return None;
     }
@@ -50,6 +59,9 @@ fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFindi
     match (role, leaf.kind) {
         (Role::Command, ArgumentKind::Element) | (Role::Args, _) => {
             split_commands::check_separator(&leaf.text).or_else(|| check_word(&leaf.text, roots))
+        }
+        (Role::Command, _) if leaf.role == role && split_commands::has_words(args, leaf, runs) => {
+            check_command_text(&leaf.text, |_| None)
         }
         (Role::Command, _) => check_command(&leaf.text, roots),
         (Role::Path, _) => check_path(&leaf.text, roots),
@@ -92,12 +104,19 @@ fn variable_name(leaf: &Leaf) -> Option<&str> {
 }
 
 fn check_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    check_command_text(text, |words| check_argv(words, roots))
+}
+
+fn check_command_text(
+    text: &str,
+    check_words: impl Fn(&[String]) -> Option<ArgumentFinding>,
+) -> Option<ArgumentFinding> {
     for view in normalization::with_normalized(text) {
         let words = match commands::split_words(&view) {
             Ok(words) => words,
             Err(finding) => return Some(finding),
         };
-        let found = check_argv(&words, roots)
+        let found = check_words(&words)
             .or_else(|| commands::split_unquoted(&view).find_map(|part| check_deletion(&part)));
         if found.is_some() {
             return found;
@@ -148,9 +167,10 @@ fn check_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding>
     let known = |w: &String| FOLDERS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
     let skipped = usize::from(words.first().is_some_and(known));
     let script = script_index(words);
+    let program = programs::program_name(words.first().map_or("", String::as_str));
     let rest = words.iter().enumerate().skip(skipped);
     rest.filter(|(at, _)| Some(*at) != script)
-        .find_map(|(_, word)| check_operand(word, roots))
+        .find_map(|(_, word)| check_operand(word, &program, roots))
 }
 
 /// The position of the script of `sed` or `awk`, which may begin like a path: `/start/,/end/p`.
@@ -168,14 +188,19 @@ fn script_index(words: &[String]) -> Option<usize> {
 /// Most letters of options before a path: `-rf/etc/x` has two, `-Isrc/x` is a path by itself.
 const CLUSTER_MAX: usize = 3;
 
+/// Programs to which one slash behind a letter is a separator: `cut -d/`.
+const SEPARATING: [&str; 9] = [
+    "cut", "sort", "join", "paste", "column", "awk", "gawk", "mawk", "tr",
+];
+
 /// The path behind the letters of options: `-f/etc/x`, `-rf~/x`, `-f../x`.
-fn fused_value(word: &str) -> Option<&str> {
+fn fused_value<'a>(word: &'a str, program: &str) -> Option<&'a str> {
     let letters = word.strip_prefix('-')?;
     let value = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let count = letters.len() - value.len();
     let climbs = value == ".." || value.starts_with("../");
-    // One slash alone is a separator: `cut -d/`.
-    let is_rooted = value.starts_with(['/', '~']) && value != "/" && count <= CLUSTER_MAX;
+    let is_separator = value == "/" && SEPARATING.contains(&program);
+    let is_rooted = value.starts_with(['/', '~']) && !is_separator && count <= CLUSTER_MAX;
     (climbs || is_rooted).then_some(value)
 }
 
@@ -189,12 +214,12 @@ fn may_climb(path: &str) -> bool {
 }
 
 /// Checks a word that may be a path, or an option with one: `--file=/etc/passwd`.
-fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_operand(word: &str, program: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
     };
-    let value = fused_value(value).unwrap_or(value);
+    let value = fused_value(value, program).unwrap_or(value);
     let looks = value.starts_with(['/', '~', '\\'])
         || value.contains("..")
         || value.contains("/.")
@@ -203,8 +228,13 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
         || value.starts_with('.')
         || value.to_ascii_lowercase().contains("%2e");
     let exempt = value == "/dev/null"
-        || value.contains("://") && !value.to_ascii_lowercase().starts_with("file:");
-    let spaced = value.contains(char::is_whitespace) && !value.starts_with(['/', '~', '.']);
+        || value.contains("://")
+            && !value.contains("../")
+            && !value.to_ascii_lowercase().starts_with("file:");
+    // A sentence may have a path in it.
+    let spaced = value.contains(char::is_whitespace)
+        && !value.starts_with(['/', '~', '.'])
+        && !value.contains("/..");
     if !looks || exempt || spaced {
         return None;
     }
@@ -215,7 +245,7 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
 fn check_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     normalization::with_normalized(text)
         .iter()
-        .find_map(|view| patterns::check(view).or_else(|| check_operand(view, roots)))
+        .find_map(|view| patterns::check(view).or_else(|| check_operand(view, "cut", roots)))
 }
 
 fn check_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
@@ -305,7 +335,7 @@ mod tests {
             "-f/etc/passwd",
             "-f~/x",
         ] {
-            assert!(check_operand(outside, &roots).is_some(), "{outside}");
+            assert!(check_operand(outside, "cp", &roots).is_some(), "{outside}");
         }
         for inside in [
             "/srv/project/a",
@@ -319,7 +349,7 @@ mod tests {
             "c:a",
             "-f",
         ] {
-            let found = check_operand(inside, &roots);
+            let found = check_operand(inside, "cut", &roots);
             assert!(found.is_none(), "{inside} {found:?}");
         }
     }

@@ -3,17 +3,33 @@
 use std::collections::HashSet;
 
 use super::arguments::{ArgumentKind, COMMANDS_MAX, CallArguments, Leaf};
-use super::roles::Role;
+use super::roles::{self, Role};
 use super::{ArgumentFinding, BlockedArgument, Validator, commands, normalization, programs};
 
-/// Checks each such command, with the text that names its program. A command in one text is checked as text.
-pub(super) fn check(
-    validator: Validator,
+/// How a validator judges a command.
+pub(super) struct Rules<'a, Words, Line> {
+    pub(super) validator: Validator,
+    pub(super) tool: &'a str,
+    /// Checks the words of a command, with the text that names its program.
+    pub(super) check_words: Words,
+    /// Checks a command in one text.
+    pub(super) check_line: Line,
+}
+
+/// Checks each such command. A command in one text is checked as text.
+pub(super) fn check<Words, Line>(
+    rules: &Rules<'_, Words, Line>,
     args: &CallArguments,
     runs: bool,
-    check_words: impl Fn(&Leaf, &[String]) -> Option<ArgumentFinding>,
-) -> Result<(), BlockedArgument> {
-    let blocked = |leaf, finding| BlockedArgument::for_leaf(validator, leaf, finding);
+) -> Result<(), BlockedArgument>
+where
+    Words: Fn(&Leaf, &[String]) -> Option<ArgumentFinding>,
+    Line: Fn(&str) -> Option<ArgumentFinding>,
+{
+    let blocked = |leaf, finding| BlockedArgument::for_leaf(rules.validator, leaf, finding);
+    if let Some((leaf, finding)) = check_tool(rules, args) {
+        return Err(blocked(leaf, finding));
+    }
     for (count, head) in heads(args, runs).enumerate() {
         // Each is compared with all other texts.
         if count >= COMMANDS_MAX {
@@ -24,8 +40,13 @@ pub(super) fn check(
             );
             return Err(blocked(head, finding));
         }
+        if let Some((line, finding)) = check_lines(args, head, &rules.check_line) {
+            return Err(blocked(line, finding));
+        }
         let leaves = args.leaves.iter();
-        let mut others = leaves.filter(|other| is_word_of(other, head)).peekable();
+        let mut others = leaves
+            .filter(|other| is_word_of(other, head, runs))
+            .peekable();
         let is_text = head.role == Role::Command && head.kind == ArgumentKind::Text;
         if is_text && others.peek().is_none() {
             continue;
@@ -44,35 +65,105 @@ pub(super) fn check(
                 }
             }
         }
-        if let Some(finding) = check_words(head, &words) {
+        if let Some(finding) = (rules.check_words)(head, &words) {
             return Err(blocked(head, finding));
         }
     }
     Ok(())
 }
 
-/// The texts that name a program. In a tool that runs commands, it may be the first of the words, or named as a file.
+/// Checks the arguments of a tool that has the name of a program.
+fn check_tool<'a, Words, Line>(
+    rules: &Rules<'_, Words, Line>,
+    args: &'a CallArguments,
+) -> Option<(&'a Leaf, ArgumentFinding)>
+where
+    Words: Fn(&Leaf, &[String]) -> Option<ArgumentFinding>,
+{
+    let arguments = given(args).filter(|leaf| leaf.role == Role::Args);
+    let leaves: Vec<&Leaf> = arguments.collect();
+    let is_verb = matches!(rules.tool, "run" | "exec" | "start" | "command");
+    let is_named = is_program(rules.tool) && !is_verb && commanded_objects(args).is_empty();
+    let first = leaves.first().filter(|_| is_named)?;
+    let mut words = vec![rules.tool.to_owned()];
+    for leaf in &leaves {
+        let plain = normalization::normalize(&leaf.text);
+        match leaf.kind {
+            ArgumentKind::Text => words.extend(commands::split_words(&plain).ok()?),
+            ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => words.push(plain),
+        }
+    }
+    let finding = (rules.check_words)(first, &words)?;
+    Some((first, finding))
+}
+
+/// Checks a list of commands, which has a program with its words in one text, or is named in the plural.
+fn check_lines<'a>(
+    args: &'a CallArguments,
+    head: &Leaf,
+    check_line: impl Fn(&str) -> Option<ArgumentFinding>,
+) -> Option<(&'a Leaf, ArgumentFinding)> {
+    let has_words = |leaf: &Leaf| leaf.text.trim().contains(char::is_whitespace);
+    let all = has_words(head);
+    if head.kind != ArgumentKind::Element || !all && !head.key.ends_with('s') {
+        return None;
+    }
+    let listed = args.leaves.iter().filter(|leaf| leaf.parent == head.parent);
+    listed
+        .filter(|line| all || head.role == Role::Command && has_words(line))
+        .find_map(|line| {
+            let found = check_line(&normalization::normalize(&line.text));
+            found.map(|finding| (line, finding))
+        })
+}
+
+/// The texts that name a program. In a tool that runs commands, it may be under any name, or the first of the words.
 fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
-    let objects_with = |wanted: Role| -> HashSet<&str> {
-        let leaves = given(args).filter(|leaf| leaf.role == wanted);
-        leaves.map(|leaf| &*leaf.object).collect()
-    };
-    let with_command = objects_with(Role::Command);
-    let with_path = objects_with(Role::Path);
-    let with_args = objects_with(Role::Args);
+    let with_command = commanded_objects(args);
+    let with_path = objects(given(args).filter(|leaf| leaf.role == Role::Path));
+    let mut with_args = objects(given(args).filter(|leaf| is_args(leaf, runs)));
+    let above: Vec<&str> = with_args.iter().copied().flat_map(ancestors).collect();
+    with_args.extend(above);
     let is_program = move |leaf: &&Leaf| {
         let object = &*leaf.object;
-        let among_words = match leaf.role {
+        let in_list = leaf.kind == ArgumentKind::Element;
+        let is_named = match leaf.role {
             Role::Command => return true,
             Role::Args => !with_path.contains(object),
-            Role::Path => with_args.contains(object),
-            Role::Url | Role::Host | Role::Sql | Role::Code | Role::Prose => false,
-            Role::Method | Role::Mode | Role::Action | Role::Other => false,
+            Role::Other if in_list => true,
+            Role::Path | Role::Method | Role::Mode | Role::Action | Role::Code | Role::Other => {
+                with_args.contains(object)
+            }
+            Role::Url | Role::Host | Role::Sql | Role::Prose => false,
         };
-        among_words && runs && !with_command.contains(object) && is_listed(leaf)
+        let is_beside = leaf.role != Role::Other || !in_list;
+        runs && is_named && !(is_beside && with_command.contains(object)) && is_listed(leaf)
     };
-    let is_first = |leaf: &&Leaf| leaf.kind != ArgumentKind::Element || leaf.path.ends_with("/0");
+    let is_first = |leaf: &&Leaf| match leaf.kind {
+        ArgumentKind::Text => true,
+        ArgumentKind::Element => leaf.path.ends_with("/0"),
+        ArgumentKind::Number | ArgumentKind::Key => false,
+    };
     given(args).filter(is_first).filter(is_program)
+}
+
+/// The objects with a command.
+pub(super) fn commanded_objects(args: &CallArguments) -> HashSet<&str> {
+    objects(given(args).filter(|leaf| leaf.role == Role::Command))
+}
+
+/// True for a text in one of these objects, at any depth.
+pub(super) fn is_within(leaf: &Leaf, objects: &HashSet<&str>) -> bool {
+    ancestors(&leaf.path).any(|object| objects.contains(object))
+}
+
+fn objects<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> HashSet<&'a str> {
+    leaves.map(|leaf| &*leaf.object).collect()
+}
+
+/// The pointers above this one.
+fn ancestors(pointer: &str) -> impl Iterator<Item = &str> {
+    pointer.match_indices('/').map(|(at, _)| &pointer[..at])
 }
 
 fn given(args: &CallArguments) -> impl Iterator<Item = &Leaf> {
@@ -81,25 +172,49 @@ fn given(args: &CallArguments) -> impl Iterator<Item = &Leaf> {
 }
 
 /// True if the first word of a text is a program of the table.
-fn is_listed(leaf: &Leaf) -> bool {
+pub(super) fn is_listed(leaf: &Leaf) -> bool {
     let text = normalization::normalize(&leaf.text);
-    let name = programs::program_name(text.split_whitespace().next().unwrap_or_default());
+    is_program(text.split_whitespace().next().unwrap_or_default())
+}
+
+fn is_program(word: &str) -> bool {
+    let name = programs::program_name(word);
     programs::is_known(&name) || programs::forbidden_group(&name).is_some()
 }
 
+/// True for the words after a program: by their name, or in a list of a tool that runs commands.
+fn is_args(leaf: &Leaf, runs: bool) -> bool {
+    let key_above = || leaf.path.rsplit('/').nth(1).unwrap_or_default();
+    let is_within =
+        || leaf.kind == ArgumentKind::Element || roles::role_for_key(key_above()) == Role::Args;
+    leaf.role == Role::Args || runs && leaf.role == Role::Other && is_within()
+}
+
 /// True if a text is an argument of this program.
-pub(super) fn is_word_of(other: &Leaf, head: &Leaf) -> bool {
-    let in_list = head.kind == ArgumentKind::Element && other.parent == head.parent;
-    let beside = head.role != Role::Args && other.role == Role::Args && other.object == head.object;
+fn is_word_of(other: &Leaf, head: &Leaf, runs: bool) -> bool {
+    let is_below = |place: &str| {
+        let rest = other.path.strip_prefix(place);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    let in_list = head.kind == ArgumentKind::Element && is_below(&head.parent);
+    let beside = head.role != Role::Args && is_args(other, runs) && is_below(&head.object);
     (in_list || beside) && other.path != head.path && other.kind != ArgumentKind::Key
+}
+
+/// True if the words of this program are in other arguments.
+pub(super) fn has_words(args: &CallArguments, head: &Leaf, runs: bool) -> bool {
+    args.leaves
+        .iter()
+        .any(|other| is_word_of(other, head, runs))
 }
 
 /// Finds an operator in place of a word, and a line end before it: what joins the words makes two commands.
 pub(super) fn check_separator(text: &str) -> Option<ArgumentFinding> {
     let word = text.trim_matches([' ', '\t']);
     let joins = ["|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "2>", "&>"].contains(&word)
-        || word.starts_with(['\n', '\r'])
-        || word.ends_with([';', '|', '&']) && word != "\\;" && !word.contains(char::is_whitespace);
+        || word.starts_with(['\n', '\r', '>', '<'])
+        || word.contains("$(")
+        || word.ends_with([';', '|', '&']) && word != "\\;";
     joins.then(|| {
         ArgumentFinding::new(
             "metacharacter",
