@@ -316,3 +316,41 @@ impl<'de> Visitor<'de> for LeafVisitor<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn leaf_count(args: &serde_json::Value) -> Result<usize, ArgumentFinding> {
+        CallArguments::parse(&args.to_string(), &[]).map(|args| args.leaves.len())
+    }
+
+    /// MGP-060: JSON within texts is read as the arguments are, to a bounded depth.
+    #[test]
+    fn nested_text_is_read_to_a_depth() {
+        let nest = |depth| {
+            let wrap = |text: String, _| json!([text]).to_string();
+            json!([(0..depth).fold("x".to_owned(), wrap)])
+        };
+        for depth in 0..=NESTED_MAX {
+            assert_eq!(leaf_count(&nest(depth)), Ok(depth + 1));
+        }
+        assert_eq!(leaf_count(&nest(NESTED_MAX + 1)), Ok(NESTED_MAX + 1));
+    }
+
+    /// MGP-058: more values or commands than are checked are rejected.
+    #[test]
+    fn values_and_commands_are_counted() {
+        assert_eq!(leaf_count(&json!(vec!["x"; LEAVES_MAX])), Ok(LEAVES_MAX));
+        assert!(leaf_count(&json!(vec!["x"; LEAVES_MAX + 1])).is_err());
+        let commands = |count| json!(vec![json!({ "command": "ls" }); count]);
+        assert!(leaf_count(&commands(COMMANDS_MAX)).is_ok());
+        assert!(leaf_count(&commands(COMMANDS_MAX + 1)).is_err());
+        let words = json!({ "command": vec!["ls"; COMMANDS_MAX + 2] });
+        assert!(leaf_count(&words).is_ok());
+        let lists = json!(vec![json!({ "command": ["ls"] }); COMMANDS_MAX + 1]);
+        assert!(leaf_count(&lists).is_err());
+    }
+}

@@ -109,7 +109,6 @@ fn strip_file_scheme(text: &str) -> &str {
     }
     let rest = &trimmed[5..];
     match rest.strip_prefix("//") {
-        Some(after) if after.starts_with('/') => after,
         Some(after) => after.find('/').map_or(after, |at| &after[at..]),
         None => rest,
     }
@@ -261,6 +260,32 @@ mod tests {
             "．．／x",
         ] {
             assert!(check(outside, &roots()).is_some(), "{outside}");
+        }
+    }
+
+    /// MGP-058: without roots, the places of the system are out of reach, in each way to write them.
+    #[test]
+    fn place_of_the_system_is_out_of_reach_without_roots() {
+        for (path, rule) in [
+            ("//host/share", Some("network_path")),
+            ("//", Some("system_place")),
+            ("///etc/x", Some("system_place")),
+            ("///srv/x", None),
+            ("/", Some("system_place")),
+            ("C:", Some("system_place")),
+            ("C:\\Windows\\x", Some("system_place")),
+            ("C:\\x", None),
+            ("file:///srv/x", None),
+            ("file://host/etc/x", Some("system_place")),
+            ("a$(id)", Some("variable")),
+            ("a`id`", Some("variable")),
+            ("$_HOME/x", Some("variable")),
+            ("$1/x", None),
+            ("%APP_DATA%/x", Some("variable")),
+            ("%APP-DATA%/x", None),
+            ("%a%/x", None),
+        ] {
+            assert_eq!(check(path, &[]).map(|found| found.rule), rule, "{path}");
         }
     }
 
