@@ -159,6 +159,10 @@ fn hostile_texts_are_checked_in_bounded_time() {
 /// The longest check of 20 kB, on a machine that is busy.
 const LONGEST_CHECK: Duration = Duration::from_secs(3);
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it measures how long a check takes"
+)]
 fn assert_is_checked(args: &str) {
     for validator in ["sandbox", "readonly", "network_restricted"] {
         let call = ScreenedCall {
