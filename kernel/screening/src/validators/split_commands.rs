@@ -80,7 +80,7 @@ fn check_tool<'a, Words, Line>(
 where
     Words: Fn(&Leaf, &[String]) -> Option<ArgumentFinding>,
 {
-    let arguments = given(args).filter(|leaf| leaf.role == Role::Args);
+    let arguments = value_leaves(args).filter(|leaf| leaf.role == Role::Args);
     let leaves: Vec<&Leaf> = arguments.collect();
     let is_verb = matches!(rules.tool, "run" | "exec" | "start" | "command");
     let is_named = is_program(rules.tool) && !is_verb && commanded_objects(args).is_empty();
@@ -120,8 +120,8 @@ fn check_lines<'a>(
 /// The texts that name a program. In a tool that runs commands, it may be under any name, or the first of the words.
 fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
     let with_command = commanded_objects(args);
-    let with_path = objects(given(args).filter(|leaf| leaf.role == Role::Path));
-    let mut with_args = objects(given(args).filter(|leaf| is_args(leaf, runs)));
+    let with_path = objects(value_leaves(args).filter(|leaf| leaf.role == Role::Path));
+    let mut with_args = objects(value_leaves(args).filter(|leaf| is_args(leaf, runs)));
     let above: Vec<&str> = with_args.iter().copied().flat_map(ancestors).collect();
     with_args.extend(above);
     let is_program = move |leaf: &&Leaf| {
@@ -144,12 +144,12 @@ fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
         ArgumentKind::Element => leaf.path.ends_with("/0"),
         ArgumentKind::Number | ArgumentKind::Key => false,
     };
-    given(args).filter(is_first).filter(is_program)
+    value_leaves(args).filter(is_first).filter(is_program)
 }
 
 /// The objects with a command.
 pub(super) fn commanded_objects(args: &CallArguments) -> HashSet<&str> {
-    objects(given(args).filter(|leaf| leaf.role == Role::Command))
+    objects(value_leaves(args).filter(|leaf| leaf.role == Role::Command))
 }
 
 /// True for a text in one of these objects, at any depth.
@@ -166,7 +166,7 @@ fn ancestors(pointer: &str) -> impl Iterator<Item = &str> {
     pointer.match_indices('/').map(|(at, _)| &pointer[..at])
 }
 
-fn given(args: &CallArguments) -> impl Iterator<Item = &Leaf> {
+fn value_leaves(args: &CallArguments) -> impl Iterator<Item = &Leaf> {
     let leaves = args.leaves.iter();
     leaves.filter(|leaf| leaf.kind != ArgumentKind::Key)
 }

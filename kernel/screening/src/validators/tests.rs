@@ -209,3 +209,31 @@ fn excerpt_is_short_and_sanitized() {
     assert_eq!(shown.chars().count(), ECHO_MAX + 1);
     assert!(!shown.contains(['\u{1b}', '\u{202e}']));
 }
+
+/// arguments are known by their names.
+#[test]
+fn arguments_are_known_by_name() {
+    assert!(is_code_argument("sourceCode") && !is_code_argument("path"));
+    assert!(has_known_role("path") && !has_known_role("city"));
+}
+
+/// MGP-058: a server starts from the folders of programs, with paths inside of its roots, in any spelling.
+#[test]
+fn command_of_a_server_is_checked() {
+    let check = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        check_start_command(&words, &["/srv/project".to_owned()])
+    };
+    assert_eq!(check("/usr/bin/python3 /srv/project/server.py"), Ok(()));
+    for refused in ["rm -rf a", "python3 /etc/x", "\u{ff52}\u{ff4d} -rf a"] {
+        let blocked = check(refused).unwrap_err();
+        assert_eq!(blocked.validator, Validator::Sandbox, "{refused}");
+    }
+}
+
+#[test]
+fn validator_is_added_on_a_condition() {
+    let with = |holds| Validators::default().with_if(holds, Validator::Readonly);
+    assert_eq!(with(true).active(), [Validator::Readonly]);
+    assert!(with(false).active().is_empty());
+}
