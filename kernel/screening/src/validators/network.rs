@@ -13,10 +13,9 @@ use super::roles::Role;
 use super::{ArgumentFinding, BlockedArgument, ScreenedCall, Validator, fast_path, normalization};
 
 /// Schemes that open files, send raw bytes to other services, or run something.
-const CLOSED_SCHEMES: [&str; 26] = [
+const CLOSED_SCHEMES: [&str; 25] = [
     "chrome",
     "devtools",
-    "resource",
     "edge",
     "view-source",
     "file",
@@ -348,7 +347,8 @@ fn is_host(text: &str) -> bool {
 fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let host = without_port(text);
-    if host.is_empty() {
+    // No name begins with a dot or a star: `.env.local`, `*.local`.
+    if host.is_empty() || host.starts_with(['.', '*']) {
         return None;
     }
     let inside = |what: &str| {

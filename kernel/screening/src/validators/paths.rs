@@ -123,10 +123,14 @@ fn is_home_path(path: &str) -> bool {
     name.chars().all(user)
 }
 
-/// True for `$HOME`, `${HOME}`, `%APPDATA%` as a part of a path.
+/// True for `$HOME`, `${HOME}`, `%APPDATA%` as a part of a path. `$id.tsx` is a file.
 fn is_variable(part: &str) -> bool {
     let posix = part.strip_prefix('$').is_some_and(|rest| {
-        rest.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic())
+        let name = rest.trim_start_matches(|c: char| c == '_' || c.is_ascii_alphanumeric());
+        let name = &rest[..rest.len() - name.len()];
+        let is_file = name.len() < rest.len() && name.contains(|c: char| c.is_ascii_lowercase());
+        rest.starts_with('{')
+            || !is_file && rest.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
     });
     let windows = part.strip_prefix('%').is_some_and(|rest| {
         rest.find('%').is_some_and(|end| {
@@ -281,6 +285,9 @@ mod tests {
             ("a`id`", Some("variable")),
             ("$_HOME/x", Some("variable")),
             ("$1/x", None),
+            ("$HOME.x", Some("variable")),
+            ("$home/x", Some("variable")),
+            ("$id.tsx", None),
             ("%APP_DATA%/x", Some("variable")),
             ("%APP-DATA%/x", None),
             ("%a%/x", None),

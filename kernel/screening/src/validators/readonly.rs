@@ -81,6 +81,8 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
         args,
         database: roles::is_database_name(&words),
         queries: words.iter().any(|word| word == "query"),
+        // `search_code`
+        searches: words.len() > 1 && words.iter().any(|word| word == "search"),
         runs,
         commanded: split_commands::commanded_objects(args),
     };
@@ -142,6 +144,7 @@ struct Context<'a> {
     /// Its tool is one of a database.
     database: bool,
     queries: bool,
+    searches: bool,
     runs: bool,
     commanded: HashSet<&'a str>,
 }
@@ -193,6 +196,8 @@ impl Context<'_> {
             Role::Path | Role::Url | Role::Host => None,
             Role::Args if self.runs => check_word(text).or_else(|| check_other(text, role)),
             Role::Prose if self.queries && sql::is_statement(text) => sql::check(text),
+            // Statements are also what is looked for.
+            Role::Other if self.searches => None,
             Role::Args | Role::Code | Role::Prose | Role::Other => check_other(text, role),
         }
     }

@@ -75,6 +75,10 @@ fn role_for_words(words: &[String]) -> Role {
     {
         return Role::Other;
     }
+    // `ip_version`
+    if words.last().is_some_and(|last| last == "version") {
+        return Role::Other;
+    }
     let known = words.iter().rev().map(|w| role_for_word(w));
     known
         .into_iter()
@@ -135,6 +139,7 @@ pub(super) fn is_command_name(words: &[String]) -> bool {
         "sh",
     ]) || words == ["execute"]
         || words == ["run"]
+        || words == ["spawn"]
         || has(&["run", "execute", "start", "spawn"]) && has(&["process", "program", "script"])
 }
 
@@ -209,6 +214,7 @@ mod tests {
             ("run_COMMAnd", Role::Command),
             ("\u{17f}ql", Role::Sql),
             ("currencyCode", Role::Other),
+            ("ip_version", Role::Other),
         ] {
             assert_eq!(role_for_key(key), role, "{key}");
         }

@@ -53,7 +53,7 @@ fn check_leaf(
     }
     let role = match (leaf.kind, leaf.role) {
         (ArgumentKind::Key, _) => Role::Other,
-        (_, Role::Other) if runs => Role::Command,
+        (_, Role::Other) | (ArgumentKind::Element, Role::Action) if runs => Role::Command,
         (_, role) => role,
     };
     match (role, leaf.kind) {

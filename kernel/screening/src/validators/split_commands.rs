@@ -1,6 +1,7 @@
 //! Commands whose program and words are in several arguments, or in a list.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use super::arguments::{ArgumentKind, COMMANDS_MAX, CallArguments, Leaf};
 use super::roles::{self, Role};
@@ -130,18 +131,22 @@ fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
         let is_named = match leaf.role {
             Role::Command => return true,
             Role::Args => !with_path.contains(object),
-            Role::Other if in_list => true,
+            Role::Other | Role::Action | Role::Code if in_list => true,
             Role::Path | Role::Method | Role::Mode | Role::Action | Role::Code | Role::Other => {
                 with_args.contains(object)
             }
             Role::Url | Role::Host | Role::Sql | Role::Prose => false,
         };
-        let is_beside = leaf.role != Role::Other || !in_list;
+        let is_beside = !in_list || matches!(leaf.role, Role::Args | Role::Path);
         runs && is_named && !(is_beside && with_command.contains(object)) && is_listed(leaf)
     };
-    let is_first = |leaf: &&Leaf| match leaf.kind {
+    // Empty texts and `null` may stand before it.
+    let mut lists = HashSet::new();
+    let is_first = move |leaf: &&Leaf| match leaf.kind {
         ArgumentKind::Text => true,
-        ArgumentKind::Element => leaf.path.ends_with("/0"),
+        ArgumentKind::Element => {
+            !leaf.text.trim().is_empty() && lists.insert(Rc::clone(&leaf.parent))
+        }
         ArgumentKind::Number | ArgumentKind::Key => false,
     };
     value_leaves(args).filter(is_first).filter(is_program)
@@ -184,10 +189,13 @@ fn is_program(word: &str) -> bool {
 
 /// True for the words after a program: by their name, or in a list of a tool that runs commands.
 fn is_args(leaf: &Leaf, runs: bool) -> bool {
-    let key_above = || leaf.path.rsplit('/').nth(1).unwrap_or_default();
-    let is_within =
-        || leaf.kind == ArgumentKind::Element || roles::role_for_key(key_above()) == Role::Args;
-    leaf.role == Role::Args || runs && leaf.role == Role::Other && is_within()
+    let is_named = || {
+        let options = ["option", "options", "opts", "switches", "operands"];
+        let key_above = leaf.path.rsplit('/').nth(1).unwrap_or_default();
+        options.contains(&&*leaf.key) || roles::role_for_key(key_above) == Role::Args
+    };
+    let is_listed = leaf.kind == ArgumentKind::Element;
+    leaf.role == Role::Args || runs && leaf.role == Role::Other && (is_listed || is_named())
 }
 
 /// True if a text is an argument of this program.
@@ -197,7 +205,10 @@ fn is_word_of(other: &Leaf, head: &Leaf, runs: bool) -> bool {
         rest.is_some_and(|rest| rest.starts_with('/'))
     };
     let in_list = head.kind == ArgumentKind::Element && is_below(&head.parent);
-    let beside = head.role != Role::Args && is_args(other, runs) && is_below(&head.object);
+    // In a list of any name, it stands with its words only.
+    let is_named = head.role == Role::Command || head.kind != ArgumentKind::Element;
+    let beside = is_named && head.role != Role::Args && is_below(&head.object);
+    let beside = beside && is_args(other, runs);
     (in_list || beside) && other.path != head.path && other.kind != ArgumentKind::Key
 }
 
