@@ -155,6 +155,22 @@ mod tests {
         }
     }
 
+    /// MGP-058: the reason says what kind of program it is.
+    #[test]
+    fn program_is_rejected_for_what_it_is() {
+        for (line, reason) in [
+            ("csh x", "csh is a shell"),
+            ("tclsh", "tclsh runs what its file or its words say"),
+            ("xvfb-run x", "xvfb-run starts other programs"),
+            ("ftp x", "ftp opens a line to another machine"),
+            ("mongo x", "mongo runs text as statements"),
+        ] {
+            let words = commands::split_words(line).unwrap();
+            let finding = check(&words, CommandPurpose::Run).unwrap();
+            assert_eq!(finding.reason, reason, "{line}");
+        }
+    }
+
     /// MGP-058, MGP-059: a program outside the table does not count as reading, and runs only without
     /// suspicious words.
     #[test]
@@ -166,6 +182,9 @@ mod tests {
             ("mytool --exec id", false),
             ("mytool -e 'id; id'", false),
             ("mytool +!id", false),
+            ("mytool +now x!", true),
+            ("mytool a b c delete", false),
+            ("mytool a b c d delete", true),
             ("mytool repo delete x", false),
             ("./mytool", false),
         ] {

@@ -119,10 +119,20 @@ mod tests {
             assert!(!is_safe_for_network(loud), "{loud}");
         }
         assert!(is_blob(&"a".repeat(300)) && !is_blob("localhost"));
+        assert!(!is_blob(&"a".repeat(299)) && !is_blob(&"a/".repeat(150)));
+        assert!(is_word(&"a".repeat(LABEL_MAX)) && !is_word(&"a".repeat(LABEL_MAX + 1)));
+        assert!(!is_word("1a") && !is_word("a.b") && !is_word(""));
+        let plain: String = (' '..='~')
+            .filter(|c| *c == ',' || c.is_ascii_alphanumeric())
+            .collect();
+        assert!(is_safe_for_sandbox(&plain) && is_trivially_safe(&plain));
         assert!(is_trivially_safe(r#"{"text":"All is well.","n":[1,2]}"#));
         assert!(
             !is_trivially_safe(r#"{"text":"see http://x"}"#)
                 && !is_trivially_safe(r#"{"a":"-rf"}"#)
         );
+        for loud in [r#"{"a":"b:c"}"#, r#"{"a":".b"}"#, r#"{"a":"a.b"}"#] {
+            assert!(!is_trivially_safe(loud), "{loud}");
+        }
     }
 }

@@ -215,6 +215,12 @@ fn excerpt_is_short_and_sanitized() {
 fn arguments_are_known_by_name() {
     assert!(is_code_argument("sourceCode") && !is_code_argument("path"));
     assert!(has_known_role("path") && !has_known_role("city"));
+    let runs = |effect: &str| ScreenedCall::is_command_tool("convert", &[effect.to_owned()]);
+    assert!(runs("process") && !runs("network"));
+    assert_eq!(
+        (render_location(""), render_location("/a")),
+        ("its root", "/a")
+    );
 }
 
 /// MGP-058: a server starts from the folders of programs, with paths inside of its roots, in any spelling.
@@ -227,7 +233,9 @@ fn command_of_a_server_is_checked() {
     assert_eq!(check("/usr/bin/python3 /srv/project/server.py"), Ok(()));
     for refused in ["rm -rf a", "python3 /etc/x", "\u{ff52}\u{ff4d} -rf a"] {
         let blocked = check(refused).unwrap_err();
-        assert_eq!(blocked.validator, Validator::Sandbox, "{refused}");
+        let details = blocked.details();
+        assert_eq!(details["validator"], "sandbox", "{refused}");
+        assert_eq!(details["argument"], "/args", "{refused}");
     }
 }
 
