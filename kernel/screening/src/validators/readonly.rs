@@ -178,6 +178,7 @@ impl Context<'_> {
             Role::Command if leaf.kind == ArgumentKind::Element => check_word(text),
             // Some databases call their statements commands.
             Role::Command if self.database || sql::is_statement(text) => sql::check(text),
+            Role::Command if split_commands::is_shell_of_command(self.args, leaf) => None,
             Role::Command if is_named && split_commands::has_words(self.args, leaf, self.runs) => {
                 commands::split_words(text).err()
             }

@@ -60,6 +60,7 @@ fn check_leaf(
         (Role::Command, ArgumentKind::Element) | (Role::Args, _) => {
             split_commands::check_separator(&leaf.text).or_else(|| check_word(&leaf.text, roots))
         }
+        (Role::Command, _) if split_commands::is_shell_of_command(args, leaf) => None,
         (Role::Command, _) if leaf.role == role && split_commands::has_words(args, leaf, runs) => {
             check_command_text(&leaf.text, |_| None)
         }

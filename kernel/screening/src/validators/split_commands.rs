@@ -149,7 +149,11 @@ fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
         }
         ArgumentKind::Number | ArgumentKind::Key => false,
     };
-    value_leaves(args).filter(is_first).filter(is_program)
+    let is_judged = |leaf: &&Leaf| !is_shell_of_command(args, leaf);
+    value_leaves(args)
+        .filter(is_first)
+        .filter(is_program)
+        .filter(is_judged)
 }
 
 /// The objects with a command.
@@ -210,6 +214,21 @@ fn is_word_of(other: &Leaf, head: &Leaf, runs: bool) -> bool {
     let beside = is_named && head.role != Role::Args && is_below(&head.object);
     let beside = beside && is_args(other, runs);
     (in_list || beside) && other.path != head.path && other.kind != ArgumentKind::Key
+}
+
+/// True for the shell that a command beside it is given to: `shell: "bash"`.
+pub(super) fn is_shell_of_command(args: &CallArguments, leaf: &Leaf) -> bool {
+    let is_shell = |word: &str| programs::is_in_group("shell", &programs::table_key(word));
+    let is_command = |other: &Leaf| {
+        other.role == Role::Command && *other.key != *leaf.key && other.kind != ArgumentKind::Key
+    };
+    &*leaf.key == "shell"
+        && leaf.kind == ArgumentKind::Text
+        && is_shell(&leaf.text)
+        && args
+            .leaves
+            .iter()
+            .any(|other| is_command(other) && other.object == leaf.object)
 }
 
 /// True if the words of this program are in other arguments.
