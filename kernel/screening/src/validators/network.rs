@@ -159,7 +159,12 @@ fn check_settings(text: &str) -> Option<ArgumentFinding> {
         is_named.then(|| {
             // SQL Server: `tcp:host,port`, `host\instance`, and two names of this machine.
             let value = text[at + 1..].split(ends).next()?;
-            let value = value.strip_prefix("tcp:").unwrap_or(value);
+            let value = value.to_ascii_lowercase();
+            let protocols = ["tcp:", "np:", "lpc:", "admin:"];
+            let value = protocols
+                .iter()
+                .find_map(|name| value.strip_prefix(name))
+                .unwrap_or(&value);
             match value.split('\\').next()? {
                 "." | "(local)" | "(localdb)" => check_host("localhost", false),
                 host => check_host(host, false),
@@ -197,16 +202,14 @@ fn check_numbers(text: &str) -> Option<ArgumentFinding> {
                 .find('[')
                 .and_then(|from| word.get(from..=word.rfind(']')?));
             (word.matches(':').count() > 1 && !is_clock(word)).then(|| {
-                // Behind a path, few numbers are the version of an image.
-                let is_version = |path: &str, part: &str| {
-                    path.contains('/')
-                        && part.starts_with(|c: char| c.is_ascii_digit())
-                        && part.matches('.').count() < 3
+                // Behind a path and at the end, few numbers are the version of an image.
+                let is_version = |(path, part): &(&str, &str)| {
+                    let is_number = part.starts_with(|c: char| c.is_ascii_digit());
+                    is_number && path.contains('/') && part.matches('.').count() < 3
                 };
-                let before = std::iter::once("").chain(word.split(':'));
-                let parts = word.split(':').zip(before);
-                let hosts = parts.filter(|(part, before)| !is_version(before, part));
-                let mut hosts = literal.into_iter().chain(hosts.map(|(part, _)| part));
+                let image = word.rsplit_once(':').filter(is_version);
+                let parts = image.map_or(word, |(path, _)| path).split(':');
+                let mut hosts = literal.into_iter().chain(parts);
                 hosts.find_map(|part| check_host(part, false))
             })?
         })

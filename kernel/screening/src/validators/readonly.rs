@@ -81,8 +81,7 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
         args,
         database: roles::is_database_name(&words),
         queries: words.iter().any(|word| word == "query"),
-        // `search_code`
-        searches: words.len() > 1 && words.iter().any(|word| word == "search"),
+        searches: is_search_of_texts(&words),
         runs,
         commanded: split_commands::commanded_objects(args),
     };
@@ -197,8 +196,8 @@ impl Context<'_> {
             Role::Path | Role::Url | Role::Host => None,
             Role::Args if self.runs => check_word(text).or_else(|| check_other(text, role)),
             Role::Prose if self.queries && sql::is_statement(text) => sql::check(text),
-            // Statements are also what is looked for.
-            Role::Other if self.searches => None,
+            // A statement is what is looked for.
+            Role::Other if self.searches => check_mutation(text),
             Role::Args | Role::Code | Role::Prose | Role::Other => check_other(text, role),
         }
     }
@@ -210,10 +209,29 @@ fn check_word(text: &str) -> Option<ArgumentFinding> {
 }
 
 fn check_other(text: &str, role: Role) -> Option<ArgumentFinding> {
-    if is_mutation(text) {
-        return write_finding("mutation", "the GraphQL text is a mutation");
-    }
-    (role != Role::Prose && sql::is_statement(text)).then(|| sql::check(text))?
+    let is_sql = || role != Role::Prose && sql::is_statement(text);
+    check_mutation(text).or_else(|| is_sql().then(|| sql::check(text))?)
+}
+
+/// True for `search_code` and its like; what only says `search` may be a database.
+fn is_search_of_texts(words: &[String]) -> bool {
+    let has = |set: &[&str]| words.iter().any(|word| set.contains(&&**word));
+    let texts = [
+        "code",
+        "docs",
+        "documentation",
+        "files",
+        "issues",
+        "messages",
+        "web",
+    ];
+    has(&["search"]) && has(&texts)
+}
+
+fn check_mutation(text: &str) -> Option<ArgumentFinding> {
+    is_mutation(text)
+        .then(|| write_finding("mutation", "the GraphQL text is a mutation"))
+        .flatten()
 }
 
 fn is_mutation(text: &str) -> bool {

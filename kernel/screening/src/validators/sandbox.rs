@@ -169,9 +169,10 @@ fn check_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding>
     let skipped = usize::from(words.first().is_some_and(known));
     let script = script_index(words);
     let program = programs::program_name(words.first().map_or("", String::as_str));
+    let separates = SEPARATING.contains(&program.as_str());
     let rest = words.iter().enumerate().skip(skipped);
     rest.filter(|(at, _)| Some(*at) != script)
-        .find_map(|(_, word)| check_operand(word, &program, roots))
+        .find_map(|(_, word)| check_operand(word, separates, roots))
 }
 
 /// The position of the script of `sed` or `awk`, which may begin like a path: `/start/,/end/p`.
@@ -194,13 +195,14 @@ const SEPARATING: [&str; 9] = [
     "cut", "sort", "join", "paste", "column", "awk", "gawk", "mawk", "tr",
 ];
 
-/// The path behind the letters of options: `-f/etc/x`, `-rf~/x`, `-f../x`.
-fn fused_value<'a>(word: &'a str, program: &str) -> Option<&'a str> {
+/// The path behind the letters of options: `-f/etc/x`, `-rf~/x`, `-f../x`. To a program that `separates`, one slash
+/// alone is none.
+fn fused_value(word: &str, separates: bool) -> Option<&str> {
     let letters = word.strip_prefix('-')?;
     let value = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let count = letters.len() - value.len();
     let climbs = value == ".." || value.starts_with("../");
-    let is_separator = value == "/" && SEPARATING.contains(&program);
+    let is_separator = separates && value == "/";
     let is_rooted = value.starts_with(['/', '~']) && !is_separator && count <= CLUSTER_MAX;
     (climbs || is_rooted).then_some(value)
 }
@@ -215,12 +217,12 @@ fn may_climb(path: &str) -> bool {
 }
 
 /// Checks a word that may be a path, or an option with one: `--file=/etc/passwd`.
-fn check_operand(word: &str, program: &str, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_operand(word: &str, separates: bool, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
     };
-    let value = fused_value(value, program).unwrap_or(value);
+    let value = fused_value(value, separates).unwrap_or(value);
     let looks = value.starts_with(['/', '~', '\\'])
         || value.contains("..")
         || value.contains("/.")
@@ -242,11 +244,11 @@ fn check_operand(word: &str, program: &str, roots: &[String]) -> Option<Argument
     paths::check(value, roots).or_else(|| may_climb(value).then(climb_finding))
 }
 
-/// Checks one word of a list: no shell splits it, but one may still be started for it.
+/// Checks one word of a list: no shell splits it, but one may still be started for it. Its program is not known here.
 fn check_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     normalization::with_normalized(text)
         .iter()
-        .find_map(|view| patterns::check(view).or_else(|| check_operand(view, "cut", roots)))
+        .find_map(|view| patterns::check(view).or_else(|| check_operand(view, true, roots)))
 }
 
 fn check_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
@@ -336,7 +338,7 @@ mod tests {
             "-f/etc/passwd",
             "-f~/x",
         ] {
-            assert!(check_operand(outside, "cp", &roots).is_some(), "{outside}");
+            assert!(check_operand(outside, false, &roots).is_some(), "{outside}");
         }
         for inside in [
             "/srv/project/a",
@@ -350,7 +352,7 @@ mod tests {
             "c:a",
             "-f",
         ] {
-            let found = check_operand(inside, "cut", &roots);
+            let found = check_operand(inside, true, &roots);
             assert!(found.is_none(), "{inside} {found:?}");
         }
     }

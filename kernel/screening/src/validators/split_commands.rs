@@ -55,22 +55,22 @@ where
         let plain = normalization::normalize(&head.text);
         let mut words = commands::split_words(&plain).unwrap_or_else(|_| vec![plain]);
         for other in others {
-            let plain = normalization::normalize(&other.text);
-            match other.kind {
-                ArgumentKind::Text => {
-                    let more = commands::split_words(&plain);
-                    words.extend(more.map_err(|finding| blocked(other, finding))?);
-                }
-                ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => {
-                    words.push(plain);
-                }
-            }
+            words.extend(words_of(other).map_err(|finding| blocked(other, finding))?);
         }
         if let Some(finding) = (rules.check_words)(head, &words) {
             return Err(blocked(head, finding));
         }
     }
     Ok(())
+}
+
+/// The words of an argument: all of a text, one of a list.
+fn words_of(leaf: &Leaf) -> Result<Vec<String>, ArgumentFinding> {
+    let plain = normalization::normalize(&leaf.text);
+    match leaf.kind {
+        ArgumentKind::Text => commands::split_words(&plain),
+        ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => Ok(vec![plain]),
+    }
 }
 
 /// Checks the arguments of a tool that has the name of a program.
@@ -84,14 +84,17 @@ where
     let arguments = value_leaves(args).filter(|leaf| leaf.role == Role::Args);
     let leaves: Vec<&Leaf> = arguments.collect();
     let is_verb = matches!(rules.tool, "run" | "exec" | "start" | "command");
-    let is_named = is_program(rules.tool) && !is_verb && commanded_objects(args).is_empty();
+    let is_named = is_program(rules.tool) && !is_verb;
     let first = leaves.first().filter(|_| is_named)?;
+    // A command beside them has them for its own.
+    if commanded_objects(args).contains(&*first.object) {
+        return None;
+    }
     let mut words = vec![rules.tool.to_owned()];
-    for leaf in &leaves {
-        let plain = normalization::normalize(&leaf.text);
-        match leaf.kind {
-            ArgumentKind::Text => words.extend(commands::split_words(&plain).ok()?),
-            ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => words.push(plain),
+    for leaf in leaves.iter().copied() {
+        match words_of(leaf) {
+            Ok(more) => words.extend(more),
+            Err(finding) => return Some((leaf, finding)),
         }
     }
     let finding = (rules.check_words)(first, &words)?;
@@ -156,9 +159,13 @@ fn heads(args: &CallArguments, runs: bool) -> impl Iterator<Item = &Leaf> {
         .filter(is_judged)
 }
 
-/// The objects with a command.
+/// The objects with a command that is not empty.
 pub(super) fn commanded_objects(args: &CallArguments) -> HashSet<&str> {
-    objects(value_leaves(args).filter(|leaf| leaf.role == Role::Command))
+    objects(value_leaves(args).filter(|leaf| is_command(leaf)))
+}
+
+fn is_command(leaf: &Leaf) -> bool {
+    leaf.role == Role::Command && !leaf.text.trim().is_empty()
 }
 
 /// True for a text in one of these objects, at any depth.
@@ -219,16 +226,11 @@ fn is_word_of(other: &Leaf, head: &Leaf, runs: bool) -> bool {
 /// True for the shell that a command beside it is given to: `shell: "bash"`.
 pub(super) fn is_shell_of_command(args: &CallArguments, leaf: &Leaf) -> bool {
     let is_shell = |word: &str| programs::is_in_group("shell", &programs::table_key(word));
-    let is_command = |other: &Leaf| {
-        other.role == Role::Command && *other.key != *leaf.key && other.kind != ArgumentKind::Key
-    };
+    let is_beside = |other: &Leaf| *other.key != *leaf.key && other.object == leaf.object;
     &*leaf.key == "shell"
         && leaf.kind == ArgumentKind::Text
         && is_shell(&leaf.text)
-        && args
-            .leaves
-            .iter()
-            .any(|other| is_command(other) && other.object == leaf.object)
+        && value_leaves(args).any(|other| is_command(other) && is_beside(other))
 }
 
 /// True if the words of this program are in other arguments.

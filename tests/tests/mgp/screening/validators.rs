@@ -31,11 +31,10 @@ fn lines<'a>(
     lines.filter(move |(of, ..)| of == validator)
 }
 
-/// A tool for each validator and tool name of the corpus, since what a tool is called counts.
+/// The tools of the corpus for one validator, under their own names, since what a tool is called counts.
 fn corpus_tools(validator: &str) -> Vec<Value> {
     let mut tools: Vec<Value> = Vec::new();
     for (validator, name, _) in lines(ATTACKS, validator).chain(lines(HARMLESS, validator)) {
-        let name = format!("{name}_{validator}");
         if tools.iter().all(|tool| tool["name"] != *name) {
             tools.push(tool(&name, json!({"validator": validator})));
         }
@@ -50,8 +49,7 @@ async fn assert_corpus(validator: &str) {
     let kernel = kernel(&corpus_tools(validator), more).await;
     let mut agent = agent(&kernel).await;
     let mut attacks = 0;
-    for (_, name, arguments) in lines(ATTACKS, validator) {
-        let tool = format!("{name}_{validator}");
+    for (_, tool, arguments) in lines(ATTACKS, validator) {
         let answer = agent.call(&tool, arguments.clone()).await;
         attacks += 1;
         let blocked = !answer.is_error() && answer.result()["isError"] == true;
@@ -64,7 +62,7 @@ async fn assert_corpus(validator: &str) {
     }
     let mut alarms = Vec::new();
     for (_, name, arguments) in lines(HARMLESS, validator) {
-        let answer = agent.call(&format!("{name}_{validator}"), arguments).await;
+        let answer = agent.call(&name, arguments).await;
         if answer.is_error() || answer.result()["isError"] == true {
             alarms.push(answer.frame);
         }
